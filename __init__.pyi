@@ -849,7 +849,7 @@ def arange(
     graph: Graph | Symbol,
     start: _Bound,
     stop: _Bound | None = ...,
-    step: float | np.generic = ...,
+    step: _Bound = ...,
     dtype: _DTypeLike | None = ...,
 ) -> Symbol: ...
 def linspace(

@@ -67,8 +67,8 @@ def _is_nonnegative(atom: str | Factor[P], depth: int, steps: list[int]) -> bool
     positive = not isinstance(divisor, int) or divisor > 0
     if not positive or depth == 0:
         return False
-    if atom.kind == "mod":
-        return isinstance(divisor, int)
+    if atom.kind == "mod" and isinstance(divisor, int):
+        return True
     bounds = (_lower(dividend, depth - 1, steps), _lower(divisor, depth - 1, steps))
     return all(bound is not None and bound >= 0 for bound in bounds)
 

@@ -12,7 +12,7 @@ from ...promotion.errors import UserError
 from ...promotion.literals import check_literal, is_numpy_scalar, number_of
 from ..checks import ShapeError
 from ..construction import primitives
-from ..dims.dim import Dim, Extent, maximum
+from ..dims.dim import Dim, Extent, ceil_div, exact_quotient, maximum
 from ..errors import describe, describing, mistake
 from ..graph import Graph
 from ..ops.opdef import accumulator
@@ -33,7 +33,7 @@ _FARTHEST = 1 << 62
 
 @creates
 def arange(
-    graph: Graph | Symbol, start: _Bound, stop: _Bound | None = None, step: float | np.generic = 1,
+    graph: Graph | Symbol, start: _Bound, stop: _Bound | None = None, step: _Bound = 1,
     dtype: DTypeLike | None = None,
 ) -> Symbol:  # fmt: skip
     """Return start, start + step, … up to but without `stop`, as numpy.arange; with one number, 0 up to it.
@@ -41,7 +41,7 @@ def arange(
     Args:
         graph: the graph it belongs to, or any symbol of it; there is no current graph.
         start, stop: numbers, names or dims.
-        step: a number other than 0; an int where start or stop is symbolic.
+        step: a number other than 0; an int or a dim where start or stop is symbolic. A launch requires dims to be 1 or more.
         dtype: by default int64, or the rule set's default float where a number is a float.
     """
     owner = owner_of("arange", graph)
@@ -50,7 +50,7 @@ def arange(
     first, last, stride = (
         _number(value, name) for value, name in ((start, "start"), (stop, "stop"), (step, "step"))
     )
-    if isinstance(stride, Dim) or stride == 0:
+    if stride == 0:
         raise UserError(f"arange: step is {step!r}; expected a number other than 0; fix: arange(graph, stop)")
     numbers = (first, last, stride)
     real = any(isinstance(value, float) for value in numbers)
@@ -58,12 +58,14 @@ def arange(
         raise UserError(f"arange: {start!r} to {stop!r} by {step!r} has no length; fix: pass finite numbers")
     default = owner.rules.literals.float_default if real else int64
     target = default if dtype is None else as_dtype(dtype, "arange: dtype")
-    if isinstance(first, Dim) or isinstance(last, Dim):
+    if isinstance(first, Dim) or isinstance(last, Dim) or isinstance(stride, Dim):
         if real:
             raise UserError(
                 f"arange: {start!r} to {stop!r} by {step!r} mixes sizes and floats; fix: scale ints, arange(x, n) * 0.5"
             )
-        count = _count(first, last, int(stride))  # type: ignore[arg-type]
+        if isinstance(stride, Dim):
+            owner.shape_checks.require_at_least(stride, 1, f"arange: step {stride} is 1 or more")
+        count = _count(first, last, stride)  # type: ignore[arg-type]
         return primitives.cast(counting(owner, count) * stride + first, target)
     length = max(math.ceil((last - first) / stride) if real else -int((first - last) // stride), 0)
     for index in (0, length - 1) if length else ():
@@ -124,7 +126,10 @@ def spaced(first: Symbol, last: Symbol, size: Extent, endpoint: bool = True) -> 
     return apply("where", is_last, last, found)
 
 
-def _count(start: Extent, stop: Extent, step: int) -> Extent:
+def _count(start: Extent, stop: Extent, step: Extent) -> Extent:
+    if isinstance(step, Dim):
+        whole = exact_quotient(stop - start, step)
+        return maximum(ceil_div(stop - start, step) if whole is None else whole, 0)
     span = stop - start if step > 0 else start - stop
     return maximum((span + (abs(step) - 1)) // abs(step), 0)
 

@@ -233,7 +233,7 @@ class Node:
             return found[0]
         for symbol in self.graph.symbols:
             if symbol.op.name == "empty_rows" and _behind_views(symbol.inputs[0]) is value:
-                return cast("Dim", symbol.attrs["extents"][0])
+                return symbol.attrs["extents"][0]
         return size_of(value.reshape(()).cast(int64))
 
     def ints(self, position: int, what: str) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ def _one_hot(indices: Array, depth: int) -> Array:
 CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "arange": (lambda x, i, n: jn.arange(x, n), lambda x, i, n: np.arange(n)),
     "arange from to": (lambda x, i, n: jn.arange(x, 2, 3 * n, 2), lambda x, i, n: np.arange(2, 3 * n, 2)),
+    "arange by a size": (lambda x, i, n: jn.arange(x, 1, 5 * n, n + 1), lambda x, i, n: np.arange(1, 5 * n, n + 1)),
     "arange down": (lambda x, i, n: jn.arange(x, n, -3, -2), lambda x, i, n: np.arange(n, -3, -2)),
     "arange dtype": (lambda x, i, n: jn.arange(x, n, dtype="float32"), lambda x, i, n: np.arange(n, dtype=np.float32)),
     "eye": (lambda x, i, n: jn.eye(x, n), lambda x, i, n: np.eye(n, dtype=np.float32)),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from ...construction import primitives
-from ...errors import mistake
+from ...dims.dim import product
+from ...errors import describing, mistake
 from ...graph import graph_of
 from ...ops.opdef import accumulator
 from ...protocols import TensorLike
@@ -16,6 +18,7 @@ from ...types import shape_text
 from ..building import apply
 from ..joining import concat
 from ..linalg import matmul
+from ..positions import counting
 from .geometry import Padding, PerAxis, Windows, kernel_span, numbers_per_axis, padding_pairs
 from .sampling import image_of, linear_taps
 
@@ -25,31 +28,17 @@ def convolved_at(
 ) -> Symbol:
     """Convolve images (N, C, H, W) with weights (M, C / group, R, S), whose taps offsets (N, 2 · taps, …) move.
 
-    mask: (N, taps, …), by which taps are multiplied, or None. over: all of its sizes are known.
+    mask: (N, taps, …), by which taps are multiplied, or None.
     """
     batch, channels = x.shape[0], x.shape[1]
-    counts: list[int] = [int(size) for size in over.sizes]  # type: ignore[arg-type]
-    low: list[int] = [int(size) for size in over.low]  # type: ignore[arg-type]
-    taps, length = math.prod(over.kernel), math.prod(counts)
+    taps, length = math.prod(over.kernel), product(over.sizes)
     spread = (batch * offset_groups, channels // offset_groups, *x.shape[2:])
     image = image_of(primitives.reshape(x, spread), False)
     moves = primitives.reshape(offset, (batch * offset_groups, taps, 2, length))
     factors = None if mask is None else primitives.reshape(mask, (batch * offset_groups, taps, length))
     columns: list[Symbol] = []
     for number, position in enumerate(over.taps):
-        bases = np.meshgrid(
-            *[
-                np.arange(count) * stride - first + index * dilation
-                for count, stride, first, index, dilation in zip(
-                    counts, over.strides, low, position, over.dilations, strict=True
-                )
-            ],
-            indexing="ij",
-        )  # fmt: skip
-        where = [
-            apply("add", moves[:, number, axis], x.graph.constant(base.reshape(1, -1).astype(offset.dtype.numpy), offset.dtype))
-            for axis, base in enumerate(bases)
-        ]
+        where = [apply("add", moves[:, number, axis], base) for axis, base in enumerate(_bases(offset, over, position))]
         value = image.weighted([linear_taps(each) for each in where], True)
         if factors is not None:
             value = apply("mul", value, image.beside(factors[:, number]))
@@ -58,6 +47,24 @@ def convolved_at(
     matrix = primitives.reshape(weights, (group, filters // group, depth))
     wide = primitives.reshape(concat(columns, 2), (batch, group, depth, length))
     return primitives.reshape(matmul(matrix, wide), (batch, filters, *over.sizes))
+
+
+def _bases(offset: Symbol, over: Windows, position: Sequence[int]) -> list[Symbol]:
+    """Return, for each axis, where a tap of all windows (1, windows) lies, before it is moved: in the dtype of offsets."""
+    shifts = [index * gap - first for index, gap, first in zip(position, over.dilations, over.low, strict=True)]
+    graph, lines = offset.graph, list(zip(over.sizes, over.strides, shifts, strict=True))
+    known = [np.arange(n) * step + shift for n, step, shift in lines if isinstance(n, int) and isinstance(shift, int)]
+    if len(known) == len(lines):
+        grid = np.meshgrid(*known, indexing="ij")
+        return [graph.constant(base.reshape(1, -1).astype(offset.dtype.numpy), offset.dtype) for base in grid]
+    found = []
+    for axis, (count, step, shift) in enumerate(lines):
+        at = apply("mul", counting(graph, count), step) if step != 1 else counting(graph, count)
+        at = at if shift == 0 else apply("add", at, shift if isinstance(shift, int) else graph.dim_value(shift))
+        beside = [count if each == axis else 1 for each in range(len(over.sizes))]
+        wide = apply("broadcast_to", primitives.reshape(at.cast(offset.dtype), beside), shape=over.sizes)
+        found.append(primitives.reshape(wide, (1, product(over.sizes))))
+    return found
 
 
 def deform_conv(
@@ -70,7 +77,7 @@ def deform_conv(
     outside. Operands join in a float dtype, the result's; 16-bit floats are computed in float32 and rounded once.
 
     Args:
-        x: (N, H, W, C), of known H, W and C.
+        x: (N, H, W, C), of known C. Symbolic H and W leave room for one window at least, which a launch checks.
         kernel: (R, S, C / groups, M).
         offset: (N, H', W', offset_groups · R · S · 2): for each window and tap how far it is moved along both axes, in pixels.
         mask: (N, H', W', offset_groups · R · S): by what each tap is multiplied.
@@ -91,11 +98,13 @@ def deform_conv(
     result = joined[0].dtype
     value, factors, moves, *rest = [primitives.cast(each, accumulator(result)) for each in joined]
     operands = (value, factors, moves)
-    whole = [*value.shape[1:], *factors.shape]
-    if len(value.shape) != 4 or len(factors.shape) != 4 or not all(isinstance(size, int) and size > 0 for size in whole):
+    whole = [*value.shape[3:], *factors.shape]
+    fits = len(value.shape) == 4 and len(factors.shape) == 4 and all(size != 0 for size in value.shape[1:3])
+    if not fits or not all(isinstance(size, int) and size > 0 for size in whole):
         what = f"{shape_text(value.shape)} and a kernel {shape_text(factors.shape)}"
-        raise mistake(op, what, operands, "(N, H, W, C) and (R, S, C / groups, M) of known sizes, but for N", "fix the sizes")
-    *space, channels = [int(size) for size in value.shape[1:]]  # type: ignore[arg-type]
+        expected = "(N, H, W, C) and (R, S, C / groups, M), of known C and M and a known kernel"
+        raise mistake(op, what, operands, expected, "fix the sizes")
+    *space, channels = value.shape[1], value.shape[2], int(value.shape[3])  # type: ignore[arg-type]
     *taps, depth, filters = [int(size) for size in factors.shape]  # type: ignore[arg-type]
     if min(groups, offset_groups) < 1 or depth * groups != channels or filters % groups or channels % offset_groups:
         what = f"{channels} channels in {groups} groups, {offset_groups} of offsets, a kernel of {depth} channels to {filters}"
@@ -108,14 +117,21 @@ def deform_conv(
         (size + low + high - span) // step + 1
         for size, (low, high), span, step in zip(space, pairs, kernel_span(taps, dilations), strides, strict=True)
     ]
-    if min(counts) < 1:
-        raise mistake(op, f"a kernel {tuple(taps)} over {tuple(space)}", operands, "a smaller kernel", "padding=1")
+    graph = value.graph
+    if any(isinstance(count, int) and count < 1 for count in counts):
+        raise mistake(op, f"a kernel {tuple(taps)} over {shape_text(space)}", operands, "a smaller kernel", "padding=1")
+    for size in (*space, *counts):
+        graph.shape_checks.require_at_least(size, 1, f"{op}: a kernel {tuple(taps)} over {shape_text(space)} has a window")
     per_window = math.prod(taps) * offset_groups
     wanted = [(moves, 2 * per_window, "offsets")] + ([(rest[0], per_window, "a mask")] if mask is not None else [])
     for symbol, count, name in wanted:
-        if len(symbol.shape) != 4 or symbol.shape[1:] != (*counts, count):
-            what = f"{name} {shape_text(symbol.shape)}"
-            raise mistake(op, what, (*operands, symbol), f"(N, {counts[0]}, {counts[1]}, {count})", "check offset_groups=")
+        what, expected = f"{name} {shape_text(symbol.shape)}", f"(N, {counts[0]}, {counts[1]}, {count})"
+        agree = [graph.shape_checks.decide(*pair) for pair in zip(symbol.shape[1:], (*counts, count), strict=False)]
+        if len(symbol.shape) != 4 or False in agree or symbol.shape[3] != count:
+            raise mistake(op, what, (*operands, symbol), expected, "check offset_groups=")
+        with describing(op, *operands, symbol):
+            for size, each in zip(symbol.shape[1:3], counts, strict=True):
+                graph.shape_checks.require_equal(size, each, f"{what}; {expected} is expected")
     low, high = zip(*pairs, strict=True)
     over = Windows(tuple(taps), strides, dilations, low, high, tuple(counts))
     found = convolved_at(

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....promotion.arrays import Array
 from ....promotion.dtype import float64, int64
+from ...construction.stated import require_at_most
 from ...dims.dim import Dim, Extent, ceil_div, maximum, product
 from ...functions.building import apply
 from ...functions.creation import full
@@ -133,9 +134,9 @@ def range_(node: Node) -> Result:
         ends = [node.sizes(position, "an end of Range") for position in range(3)]
         node.require(all(len(end) == 1 for end in ends), "an end of Range that is not one number")
         (start,), (stop,), (step,) = ends
-        if not isinstance(step, int):
-            raise node.size_needed((step,), f"the step of Range is {step}")
         node.require(step != 0, "the step of Range is 0")
+        if isinstance(step, Dim):
+            require_at_most(node.graph, 1, step, f"the step {step} of Range is 1 or more")
         return arange(node.graph, start, stop, step, dtype)
     if dtype.is_integer and isinstance(node.value(1), Symbol):
         counted = _to_data(node)

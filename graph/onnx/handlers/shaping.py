@@ -7,6 +7,7 @@ from collections.abc import Sequence as Ordered
 import numpy as np
 
 from ....promotion.dtype import int64
+from ...construction.stated import require_at_most
 from ...dims.dim import Dim, Extent, at_most, ceil_div, exact_quotient, lower_bound, maximum, minimum, product
 from ...functions.building import apply
 from ...functions.creation import full
@@ -332,11 +333,15 @@ def _wrapped(node: Node, x: Symbol, pairs: list[tuple[Extent, Extent]]) -> Symbo
         extent = x.shape[axis]
         if before == 0 and after == 0:
             continue
-        if not (isinstance(before, int) and isinstance(after, int) and isinstance(extent, int)):
-            raise node.size_needed((before, after, extent), f"padding of {extent} elements, wrapped")
-        node.require(extent > 0, "wrapped padding of no elements")
-        positions = np.arange(-before, extent + after) % extent
-        x = apply("gather", x, node.constant(positions, int64), axis=axis)
+        if isinstance(before, int) and isinstance(after, int) and isinstance(extent, int):
+            node.require(extent > 0, "wrapped padding of no elements")
+            positions = node.constant(np.arange(-before, extent + after) % extent, int64)
+        else:
+            node.require(extent != 0, "wrapped padding of no elements")
+            require_at_most(node.graph, minimum(before + after, 1), extent, "an axis whose elements wrap around has some")
+            shifted = counting(node.graph, before + extent + after) - before
+            positions = shifted % extent
+        x = apply("gather", x, positions, axis=axis)
     return x
 
 

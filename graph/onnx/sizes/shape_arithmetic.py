@@ -263,6 +263,34 @@ def _concat(node: Node, arrays: list[Array]) -> Array | None:
     return np.concatenate(arrays, axis=node.axis(node.attr("axis"), arrays[0].ndim))
 
 
+def _scatter_elements(node: Node, arrays: list[Array]) -> Array | None:
+    """Replace elements of a vector of sizes, as index_copy and index_fill of PyTorch's exporter do."""
+    items, positions, updates = arrays
+    axis = node.attr("axis", 0)
+    if items.ndim != 1 or positions.shape != updates.shape or positions.ndim != 1 or axis not in (0, -1):
+        return None
+    return _replaced(node, items, positions, updates)
+
+
+def _scatter_nd(node: Node, arrays: list[Array]) -> Array | None:
+    items, positions, updates = arrays
+    if items.ndim != 1 or positions.shape != (*updates.shape, 1) or updates.ndim != 1:
+        return None
+    return _replaced(node, items, positions.reshape(-1), updates)
+
+
+def _replaced(node: Node, items: Array, positions: Array, updates: Array) -> Array | None:
+    flat = positions.tolist()
+    if node.attr("reduction", "none") != "none" or not all(type(position) is int for position in flat):
+        return None
+    if not all(-items.size <= position < items.size for position in flat):
+        return None  # the operator itself says so
+    found = items.copy()
+    for position, update in zip(flat, updates.tolist(), strict=True):
+        found[position] = update
+    return found
+
+
 def _squeeze(node: Node, arrays: list[Array]) -> Array | None:
     return arrays[0].reshape(()) if _axes(node, arrays) is not None and arrays[0].size == 1 else None
 
@@ -301,7 +329,8 @@ def _where(node: Node, arrays: list[Array]) -> Array | None:
 
 
 def _chosen(condition: object, x: object, y: object) -> object:
-    """Return what a condition chooses; of a size that may be 0, a divisor that is then 1, or a quotient that is then 0."""
+    """Return what a condition chooses; of a size that may be 0, a divisor that is then 1, a quotient that is then 0, or a
+    remainder that is then the dividend."""
     if isinstance(condition, bool):
         return x if condition else y
     if not isinstance(condition, IsZero) or not _plain(x, y):
@@ -310,12 +339,14 @@ def _chosen(condition: object, x: object, y: object) -> object:
     if x == 1 and y == size:
         return maximum(size, 1)
     guarded = y.terms if isinstance(y, Dim) else ()
-    if x == 0 and len(guarded) == 1:
+    if len(guarded) == 1:
         coefficient, monomial = guarded[0]
         if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0][0], Atom) and monomial[0][1] == 1:
             atom = monomial[0][0]
-            if atom.kind == "floordiv" and atom.args[1] == maximum(size, 1):
+            if atom.args[1] == maximum(size, 1) and atom.kind == "floordiv" and x == 0:
                 return atom.args[0] // size
+            if atom.args[1] == maximum(size, 1) and atom.kind == "mod" and x == atom.args[0]:
+                return atom.args[0] % size
     return None
 
 
@@ -335,9 +366,10 @@ _RULES: dict[str, _Rule] = {
     "Round": _in_floats(_unknown, "round"),
     "Cast": _cast, "Gather": _gather, "Slice": _slice, "Concat": _concat, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze,
     "Reshape": _reshape, "ReduceProd": _reduce_prod, "Where": _where, "Identity": _same,
+    "Scatter": _scatter_elements, "ScatterElements": _scatter_elements, "ScatterND": _scatter_nd,
 }  # fmt: skip
 
-_OPERANDS = {"Where": 3, **dict.fromkeys((
+_OPERANDS = {"Where": 3, "Scatter": 3, "ScatterElements": 3, "ScatterND": 3, **dict.fromkeys((
     "Add", "Sub", "Mul", "Div", "Mod", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Gather",
 ), 2)}  # fmt: skip
 """How many inputs the rules of operators read; the operator itself says which one is missing."""

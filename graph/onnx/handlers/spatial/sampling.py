@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence as Ordered
 
+from ....construction.stated import require_at_most
 from ....dims.dim import Extent
 from ....functions.building import apply
 from ....functions.spatial.deformable import convolved_at
@@ -14,6 +15,7 @@ from ....functions.spatial.region_sizes import max_pooled
 from ....functions.spatial.regions import aligned
 from ....functions.spatial.sampling import MODES, OUTSIDE, sampled
 from ....region import is_compiled_region
+from ....types import shape_text
 from ...node import Node, Result
 from ...registry import handles
 from ..normalization import per_channel
@@ -56,7 +58,7 @@ def deform_conv(node: Node) -> Result:
     """Convolve with windows whose taps are moved by data, and weighted by a mask."""
     x, weights, offset = node[0], node[1], node[2]
     node.require(len(x.shape) == 4 and len(weights.shape) == 4, "images and weights of 4 axes are expected")
-    sizes = _static(node, x.shape[2:], "images")
+    sizes = x.shape[2:]
     kernel = _static(node, weights.shape[2:], "a kernel")
     stated = node.attr("kernel_shape", None)
     node.require(stated is None or list(stated) == kernel, f"kernel_shape {stated} and weights of {kernel}")
@@ -66,12 +68,16 @@ def deform_conv(node: Node) -> Result:
     node.require(group > 0 and groups > 0, f"group {group}, offset_group {groups}")
     spans = kernel_span(kernel, dilations)
     counts = [(n + b + a - span) // s + 1 for n, b, a, span, s in zip(sizes, before, after, spans, strides, strict=True)]
-    node.require(all(count > 0 for count in counts), f"a kernel of {kernel} over {sizes}")
+    node.require(all(size != 0 for size in sizes), "images of no size")
+    for size in (*sizes, *counts):
+        require_at_most(node.graph, 1, size, f"a kernel of {kernel} over images {shape_text(sizes)} has a window")
     taps = math.prod(kernel)
     node.require(taps <= node.limits.unrolled_nodes, f"a kernel of {taps} taps", "a smaller kernel")
-    node.require_few(math.prod(counts), "the windows of DeformConv")
+    node.require_few(math.prod([count for count in counts if isinstance(count, int)]), "the windows of DeformConv")
+    offset = node.agreeing(offset, (x.shape[0], 2 * groups * taps, *counts), "offset")
+    mask = None if node.get(4) is None else node.agreeing(node[4], (x.shape[0], groups * taps, *counts), "mask")
     over = Windows(tuple(kernel), strides, dilations, before, after, tuple(counts))
-    result = convolved_at(x, weights, offset, node.get(4), over, group, groups).cast(x.dtype)
+    result = convolved_at(x, weights, offset, mask, over, group, groups).cast(x.dtype)
     bias = node.get(3)
     return result if bias is None else apply("add", result, per_channel(bias, 4))
 

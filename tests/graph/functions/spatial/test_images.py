@@ -43,6 +43,8 @@ def test_deform_conv(groups: int, offset_groups: int, masked: bool) -> None:
     agrees(built(build, given), given, [last(expected)], devices=(), rtol=1e-4, atol=1e-5)
     graph = built(build, given, [(1, 2, 3)] * len(given))
     agrees(graph, given, [last(expected)], rtol=1e-4, atol=1e-5, devices=["cpu"] if offset_groups > 1 else ())
+    graph = built(build, given, [(3,)] * len(given))
+    agrees(graph, given, [last(expected)], rtol=1e-4, atol=1e-5, devices=["cpu"] if masked else ())
 
 
 @pytest.mark.parametrize("mode", ["avg", "max"])

@@ -84,3 +84,31 @@ def test_what_a_launch_refuses() -> None:
     assert compiled(np.ones((4, 2), F)).shape == (4, 0)
     with pytest.raises(jn.UserError, match=r"Pad[\s\S]*widths -1 and -1 remove more than axis 1 has"):
         jn.from_onnx(padding((0, -1, 0, -1), [4, 1], "constant"))
+
+
+@pytest.mark.parametrize("pads", [(2, 0, 1, 0), (0, 7, 3, 5), (-1, 1, 0, 4), (0, -2, 0, 0)])
+def test_elements_that_wrap_around(pads: tuple[int, ...]) -> None:
+    symbolic = jn.from_onnx(padding(pads, ["n", "m"], "wrap"))
+    compiled = jn.compile(symbolic, device="cpu")
+    for n, m in ((2, 3), (1, 5), (4, 4)):
+        x = np.arange(n * m, dtype=F).reshape(n, m)
+        low, high = pads[:2], pads[2:]
+        kept = x[max(-low[0], 0) : n - max(-high[0], 0), max(-low[1], 0) : m - max(-high[1], 0)]
+        if not kept.size:
+            continue
+        want = np.pad(kept, [(max(a, 0), max(b, 0)) for a, b in zip(low, high, strict=True)], "wrap")
+        for run in (lambda x: jn.evaluate(symbolic, x), compiled, jn.compile(jn.from_onnx(padding(pads, [n, m], "wrap")))):
+            np.testing.assert_array_equal(run(x), want)
+    if max(pads) > 0:
+        with pytest.raises(jn.UserError, match="whose elements wrap around has some"):
+            compiled(np.ones((0, 0), F))
+
+
+def test_widths_of_wrapped_elements_may_be_sizes() -> None:
+    nodes = [node("Shape", "q", "s"), node("Pad", "x s", mode="wrap")]
+    made = model(nodes, {"x": (F, ["n"]), "q": (F, ["a", "b"])}, opset=21)
+    graph = jn.from_onnx(made)
+    for n, before, after in ((3, 2, 7), (1, 0, 4), (0, 0, 0), (5, 0, 0)):
+        x = np.arange(n, dtype=F)
+        want = np.pad(x, (before, after), "wrap") if n else x
+        np.testing.assert_array_equal(jn.evaluate(graph, x, np.zeros((before, after), F)), want)

@@ -184,3 +184,49 @@ def test_a_split_by_another_size_is_none_of_the_operand_s() -> None:
     made = model(nodes, {"x": (F, ["n"])}, constants=constant(two=[2], minus=[-1]))
     for size in (2, 6, 8):
         agrees(made, np.arange(size, dtype=F))
+
+
+@pytest.mark.parametrize("scatter", [
+    node("ScatterElements", "s at one", "t"), node("ScatterElements", "s last one", "t", axis=-1),
+    node("ScatterND", "s pair one", "t"),
+])  # fmt: skip
+def test_sizes_that_are_replaced(scatter: Any) -> None:
+    """As torch.index_copy and index_fill are exported: positions are expanded to the shape of the tensor, but for one axis."""
+    nodes = [node("Shape", "x", "s"), scatter, node("Expand", "p t", "q"), node("ScatterElements", "x q u", axis=2)]
+    made = model(nodes, {"x": (F, ["b", 4, "n"]), "p": (INT, [1, 1, 1]), "u": (F, ["b", 4, 1])},
+                 constants=constant(at=[2], last=[-1], pair=[[2]], one=[1]))  # fmt: skip
+    for batch, size in ((1, 5), (3, 2)):
+        x, u = RNG.standard_normal((batch, 4, size)).astype(F), np.ones((batch, 4, 1), F)
+        agrees(made, x, np.array([[[1]]]), u)
+    assert [str(size) for size in jn.from_onnx(made).outputs[0].shape] == ["b", "4", "n"]
+
+
+def test_steps_of_ranges_that_are_sizes() -> None:
+    """As PyTorch's EmbeddingBag of a matrix of positions is exported."""
+    nodes = [node("Shape", "x", "b", start=0, end=1), node("Shape", "x", "k", start=1), node("Squeeze", "b", "b0"),
+             node("Squeeze", "k", "k0"), node("Mul", "b0 k0", "n"), node("Range", "zero n k0", "r"), node("Sub", "n b0", "m"),
+             node("Range", "b0 m k0", "o"), node("Concat", "r o", axis=0)]  # fmt: skip
+    made = model(nodes, {"x": (F, ["b", "k"])}, constants=constant(zero=0))
+    for shape in ((3, 4), (1, 7), (5, 2), (0, 3), (6, 1)):
+        agrees(made, np.zeros(shape, F))
+    assert str(jn.from_onnx(made).symbols[-1].inputs[0].shape[0]) == "b"
+    with pytest.raises(jn.UserError, match="the step k of Range is 1 or more"):
+        jn.evaluate(jn.from_onnx(made), np.zeros((2, 0), F))
+
+
+def test_slices_at_remainders_of_sizes_are_read_back() -> None:
+    """A roll, also of nothing, is slices at the remainder of the shift; an export guards the division by 0."""
+    graph = jn.Graph("roll", [jn.TensorType(F, ("b", "n"), "x")])
+    (x,) = graph.inputs
+    parts = []
+    for shift in (2, 5):
+        at = jn.Dim.parse(f"{shift} % n")
+        parts.append(jn.concat([x[:, at:], x[:, :at]], 1))
+    graph.output(*parts)
+    again = jn.from_onnx(jn.to_onnx(graph))
+    assert [symbol.shape for symbol in again.symbols] == [symbol.shape for symbol in graph.symbols]
+    for size in (1, 2, 3, 7, 12):
+        x = RNG.standard_normal((2, size)).astype(F)
+        for one, other, shift in zip(jn.evaluate(again, x), jn.evaluate(graph, x), (2, 5), strict=True):
+            np.testing.assert_array_equal(one, np.roll(x, -shift, 1))
+            np.testing.assert_array_equal(other, one)

@@ -98,3 +98,38 @@ def test_a_loop_that_only_its_condition_ends() -> None:
     made.graph.node[0].attribute[0].g.output[0].name = "large"
     for start in ([1.0, 1.0], [8.0, 3.0], [1e6, 1.0]):
         agrees(made, np.array(start, F))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_deform_conv(masked: bool) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(5)
+    weights = rng.normal(size=(6, 2, 3, 2)).astype(F)
+    options = {"strides": [1, 2], "pads": [1, 0, 1, 1], "dilations": [1, 2], "group": 2, "offset_group": 2}
+    inputs = {"x": (F, ["b", 4, "h", "w_"]), "o": (F, ["b", 24, "p", "q"]), "m": (F, ["b", 12, "p", "q"])}
+    if not masked:
+        del inputs["m"]
+    made = model([node("DeformConv", f"x w o b {'m' if masked else ''}", **options)], inputs, opset=19,
+                 constants={"w": weights, "b": np.arange(6, dtype=F)})  # fmt: skip
+    made.graph.output[0].type.tensor_type.elem_type = 1
+    made.ir_version = 9
+    try:
+        session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    except Exception as error:  # older ones have no kernel
+        pytest.skip(str(error)[:80])
+    graph = jn.from_onnx(made)
+    compiled = jn.compile(graph, device="cpu")
+    for batch, height, width in ((1, 4, 5), (2, 1, 3), (2, 6, 4)):
+        sizes = (height, (width + 1 - 3) // 2 + 1)
+        feed = {"x": rng.normal(size=(batch, 4, height, width)), "o": rng.normal(size=(batch, 24, *sizes)) * 2,
+                "m": rng.random((batch, 12, *sizes))}  # fmt: skip
+        feed = {name: feed[name].astype(F) for name in inputs}
+        (want,) = session.run(None, feed)
+        for got in (jn.evaluate(graph, *feed.values()), compiled(*feed.values())):
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    empty = [np.zeros(shape, F) for shape in ((1, 4, 4, 1), (1, 24, 4, 0), (1, 12, 4, 0))][: len(feed)]
+    with pytest.raises(jn.UserError, match=r"a kernel of \[3, 2\] over images \(h, w_\) has a window"):
+        compiled(*empty)
+    feed["o"] = feed["o"][:, :, ::-1, :1]
+    with pytest.raises(jn.UserError, match=r"must equal|axes agree"):
+        compiled(*feed.values())
