@@ -7,7 +7,6 @@ plainly rather than fast. Back ends are tested against them, never against each 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -18,7 +17,7 @@ from ...promotion.dtype import DType, string
 from ...promotion.errors import InternalError, UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
 from ...promotion.literals import Scalar, is_scalar, rank, scalar_rank
-from ..checks import MAX_SIZE, Check
+from ..checks import Check
 from ..constants import as_texts
 from ..construction.misuse import checked_graph
 from ..data_sizes import mentioned, needed
@@ -38,6 +37,7 @@ from . import reductions as reference_reductions
 from . import strings as reference_strings
 from . import structure as reference_structure
 from .control import run_control, run_on_host
+from .memory import require_addressed, require_memory
 from .numerics import literal
 from .registry import REFERENCE, BoundSymbol
 
@@ -60,7 +60,7 @@ def evaluate(graph: Graph, /, *arrays: ArrayLike, **named: ArrayLike) -> Array |
 
     Returns the output array, or a tuple of them when the graph has several. They are new, C-contiguous
     arrays. Raises `UserError` when count, dtypes, shapes or symbolic dims do not agree, or a runtime check of
-    the graph fails.
+    the graph fails, and `MemoryError` before it computes what does not fit into memory.
 
     The caller's floating-point modes make no difference.
     """
@@ -103,7 +103,9 @@ def _evaluate(graph: Graph, arrays: Sequence[ArrayLike]) -> Array | tuple[Array,
         nonlocal waiting, limits
         waiting, limits = require_checks(waiting, dims, "evaluate"), require_limits(limits, dims)
 
-    results = tuple([np.array(array, order="C") for array in _Run(graph).results(values, dims, decided)])
+    run = _Run(graph)
+    require_memory(run.symbols, run.outputs, dims)
+    results = tuple([np.array(array, order="C") for array in run.results(values, dims, decided)])
     return results[0] if len(results) == 1 else results
 
 
@@ -133,11 +135,8 @@ class _Run:
                     values[symbol.id] = compute_host(symbol, operands, dims)
                 decided()
             bound[symbol.id] = _bind(symbol, dims, bound)
-            if _largest(bound[symbol.id], symbol.dtype) >= MAX_SIZE:
-                raise UserError(
-                    f"evaluate: a size of {symbol.op.name}, which gives {bound[symbol.id].shape}, is more than 64 bits address "
-                    f"(from {symbol.location}); fix: pass smaller arrays"
-                )
+            attributes = [abs(value) for value in bound[symbol.id].attrs.values() if type(value) is int]
+            require_addressed(symbol, bound[symbol.id].shape, max(attributes, default=0))
             if symbol.op.name == "region_result":
                 values[symbol.id] = returned[symbol.inputs[0].id][symbol.attrs["index"]]
             elif symbol.op.kind == "control":
@@ -169,13 +168,6 @@ class _Run:
 
         values = {symbol.id: array for symbol, array in zip(region.inputs, inputs, strict=True)}
         return self.regions[id(region)].results(values, known, decided)
-
-
-def _largest(bound: BoundSymbol, dtype: DType) -> int:
-    """Return the bytes of the result, or the largest size among the attributes if that is larger. Axes of size 0 count as 1:
-    NumPy has no array of 0 elements whose other sizes are too large."""
-    sizes = [abs(value) for value in bound.attrs.values() if type(value) is int]
-    return max(math.prod([size or 1 for size in bound.shape]) * dtype.itemsize, *sizes, 0)
 
 
 def _compute(symbol: Symbol, bound: BoundSymbol, operands: Sequence[Array]) -> Array:

@@ -1,5 +1,6 @@
 """`evaluate` on whole graphs: promotion to values, symbolic dims, input checking, errors."""
 
+import time
 import warnings
 
 import joinery
@@ -308,3 +309,32 @@ def test_empty_results_whose_other_sizes_no_array_has_are_refused() -> None:
     for run in (lambda x: evaluate(last, x), model, lambda x: model(x=x)):
         with pytest.raises(UserError, match="64 bits"):
             run(np.zeros(0, np.float32))
+
+
+@pytest.mark.parametrize(("count", "error"), [(80, UserError), (45, MemoryError)])
+def test_results_that_do_not_fit_are_refused_before_anything_is_computed(count, error):
+    g, x = graph((float32, ("n",), "x"))
+    y = x
+    for _ in range(count):
+        y = joinery.concat([y, y], 0)
+    g.output(y)
+    assert evaluate(g, np.zeros(0, np.float32)).shape == (0,)
+    start = time.perf_counter()
+    with pytest.raises(error, match=r"64 bits address|no memory for .* MiB"):
+        evaluate(g, np.zeros(1, np.float32))
+    with pytest.raises(error, match=r"64 bits|no memory"):
+        joinery.compile(g, device="cpu")(np.zeros(1, np.float32))
+    assert time.perf_counter() - start < 60
+
+
+def test_views_of_large_shapes_need_no_memory():
+    g, x = graph((float32, ("n",), "x"))
+    g.output(joinery.reshape(joinery.broadcast_to(x[:1], (1 << 20, 1 << 20, 1)), (1 << 40,))[:3])
+    assert evaluate(g, np.ones(2, np.float32)).tolist() == [1, 1, 1]
+
+
+def test_what_no_output_needs_demands_nothing():
+    g, x = graph((float32, ("n",), "x"))
+    joinery.argmin(x, 0)
+    g.output(x + x)
+    assert evaluate(g, np.zeros(0, np.float32)).shape == joinery.compile(g, device="cpu")(np.zeros(0, np.float32)).shape == (0,)
