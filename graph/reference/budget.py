@@ -6,6 +6,7 @@ depends on symbolic sizes becomes runtime checks of the graph, which are made be
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
@@ -13,7 +14,7 @@ from dataclasses import fields
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..checks import MAX_SIZE, Check
-from ..dims.dim import Dim, Extent, at_most, total
+from ..dims.dim import Dim, Extent, at_most, minimum, total
 from ..dims.long import excess
 from ..ops.control import regions_of
 from ..protocols import SymbolLike
@@ -107,6 +108,10 @@ def _work(symbol: SymbolLike, open_loops: bool) -> Extent:
             return symbol.size * symbol.inputs[0].shape[-1] * 2
         case "reduce":
             return symbol.inputs[0].size
+        case "host" if symbol.op.name == "tf_idf":
+            options = json.loads(symbol.attrs["options"])
+            lengths = sum({len(term) for term in options["pool"]})
+            return symbol.inputs[0].size * minimum(options["skips"] + 1, symbol.inputs[0].shape[-1]) * lengths + symbol.size
         case "composite":
             return symbol.inputs[0].size * _COMPOSITE
     return symbol.size

@@ -157,10 +157,12 @@ def tf_idf(symbol: BoundSymbol, x: Array) -> Array:
     rows = x if x.ndim == 2 else x.reshape(1, -1)
     result = np.zeros((len(rows), max(options["positions"], default=-1) + 1), np.float32)
     weights = options["weights"] or [1.0] * len(pool)
+    lengths = sorted({len(term) for term in pool if options["shortest"] <= len(term) <= options["longest"]})
     for number, entries in enumerate(rows.tolist()):
         counts: Counter[int] = Counter()
-        for length in range(options["shortest"], options["longest"] + 1):
-            for step in range(1, options["skips"] + 2 if length > 1 else 2):
+        for length in lengths:  # of terms that there are: attributes may state any number of lengths, and of skips
+            farthest = min(options["skips"] + 1, (len(entries) - 1) // (length - 1)) if length > 1 else 1
+            for step in range(1, farthest + 1):
                 for start in range(len(entries) - (length - 1) * step):
                     found = pool.get(tuple(entries[start : start + (length - 1) * step + 1 : step]))
                     if found is not None:

@@ -125,3 +125,24 @@ def test_vectorizers_that_do_not_fit(change: dict[str, Any]) -> None:
         return
     with pytest.raises(jn.UserError):
         jn.from_onnx(made)
+
+
+@pytest.mark.parametrize(("longest", "skips"), [(2**31 - 1, 0), (2, 2**63 - 1), (2**40, 2**40), (3, 4), (1, 9)])
+def test_lengths_and_skips_beyond_the_row_take_no_time(longest: int, skips: int) -> None:
+    terms = [(1,), (2,), (1, 2), (2, 1), (1, 2, 1)]
+    options: dict[str, Any] = {"mode": "TF", "min_gram_length": 1, "max_gram_length": longest, "max_skip_count": skips,
+                               "ngram_counts": [0, 2, 6], "ngram_indexes": [0, 1, 2, 3, 4],
+                               "pool_int64s": [entry for term in terms for entry in term]}  # fmt: skip
+    graph = jn.from_onnx(model([node("TfIdfVectorizer", "x", **options)], {"x": (INT, ("r", "n"))}))
+    for x in ([[1, 2, 1, 1, 2, 2, 1]], [[2], [1]], [[1, 1, 2, 2], [2, 1, 2, 1]]):
+        want = [[float(sum(tuple(row[at : at + (len(term) - 1) * step + 1 : step]) == term
+                           for step in range(1, min(skips, len(row)) + 2 if len(term) > 1 else 2)
+                           for at in range(len(row) - (len(term) - 1) * step)) if len(term) <= longest else 0.0)
+                 for term in terms] for row in x]  # fmt: skip
+        assert jn.evaluate(graph, np.array(x)).tolist() == want
+    text, arrays = jn.to_text(graph)
+    small = jn.from_text(text, arrays, jn.Budget(work=200))
+    assert jn.evaluate(small, np.array([[1, 2]])).shape == (1, 5)
+    if min(longest, skips) > 1:
+        with pytest.raises(jn.UserError, match="more operations than the budget"):
+            jn.evaluate(small, np.ones((4, 16), INT))
