@@ -1,4 +1,4 @@
-"""Limits what a graph from an untrusted text may ask for.
+"""Limits what a graph from an untrusted text may ask for, and finds out whether what a run of the evaluator needs is there.
 
 A few characters of text can ask for 2^64 elements. What is known when the graph is read is refused then; what
 depends on symbolic sizes becomes runtime checks of the graph, which are made before a run allocates anything.
@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+
+import numpy as np
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..checks import MAX_SIZE, Check
-from ..dims.dim import Dim, Extent, at_most, minimum, total
+from ..data_sizes import mentioned
+from ..dims.dim import Dim, Extent, at_most, evaluate_dim, minimum, total
 from ..dims.long import excess
 from ..ops.control import regions_of
 from ..protocols import SymbolLike
 
 _COMPOSITE = 8
+_FEW = 1 << 28
+"""Bytes that the evaluator does not ask for before: they are there, or the run itself says so soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,4 +135,50 @@ def require_addressable(symbol: SymbolLike) -> None:
         raise UserError(
             f"{symbol.op.name}: the result has {has}, more than 64 bits address\n  {symbol.describe()}\n"
             f"  expected: fewer than 2**62 bytes\n  fix: choose smaller sizes"
+        )
+
+
+def require_memory(symbols: Sequence[SymbolLike], outputs: Sequence[SymbolLike], dims: Mapping[str, int]) -> None:
+    """Raise `UserError` for results that 64 bits do not address, and `MemoryError` for more memory at once than there is, as
+    compiled models do, which allocate all of theirs before they run.
+
+    Results whose sizes a run decides later, and those of regions, are not counted; views need none.
+    """
+    last = {operand.id: position for position, symbol in enumerate(symbols) for operand in symbol.inputs}
+    kept = {symbol.id for symbol in outputs}
+    ends: dict[int, int] = {}
+    now = most = 0
+    for position, symbol in enumerate(symbols):
+        needed = _nbytes(symbol, dims)
+        if symbol.op.kind not in ("view", "source"):
+            now += needed
+            most = max(most, now)
+            if symbol.id not in kept and symbol.id in last:
+                ends[last[symbol.id]] = ends.get(last[symbol.id], 0) + needed
+        now -= ends.pop(position, 0)
+    most = max(most, now + sum(_nbytes(symbol, dims) for symbol in outputs))  # these are copied
+    if most > _FEW:
+        try:
+            np.empty(most, np.uint8)
+        except (MemoryError, ValueError):
+            raise MemoryError(f"no memory for {most / 2**20:.4g} MiB, which evaluating the graph needs at once") from None
+
+
+def _nbytes(symbol: SymbolLike, dims: Mapping[str, int]) -> int:
+    if not mentioned(symbol.shape) <= dims.keys():
+        return 0
+    shape = tuple([evaluate_dim(extent, dims) for extent in symbol.shape])
+    require_addressed(symbol, shape)
+    return max(math.prod(shape), 0) * symbol.dtype.numpy.itemsize
+
+
+def require_addressed(symbol: SymbolLike, shape: tuple[int, ...], attribute: int = 0) -> None:
+    """Raise `UserError` unless 64 bits address a result of a shape, and hold a size among the attributes.
+
+    Axes of size 0 count as 1: NumPy has no array of 0 elements whose other sizes are too large.
+    """
+    if max(math.prod([abs(size) or 1 for size in shape]) * symbol.dtype.itemsize, attribute) >= MAX_SIZE:
+        raise UserError(
+            f"evaluate: a size of {symbol.op.name}, which gives {shape}, is more than 64 bits address "
+            f"(from {symbol.location}); fix: pass smaller arrays"
         )

@@ -36,8 +36,8 @@ from . import quantization as reference_quantization
 from . import reductions as reference_reductions
 from . import strings as reference_strings
 from . import structure as reference_structure
+from .budget import require_addressed, require_memory
 from .control import run_control, run_on_host
-from .memory import require_addressed, require_memory
 from .numerics import literal
 from .registry import REFERENCE, BoundSymbol
 
