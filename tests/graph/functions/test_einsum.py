@@ -125,5 +125,5 @@ def test_mistakes_are_named(equation: str, problem: str) -> None:
 
 def test_more_letters_than_axes_say_how_many_are_expected() -> None:
     graph = jn.Graph("g", inputs=[jn.TensorType(jn.float32, (), "x")])
-    with pytest.raises(jn.UserError, match=r"labels more than the 0 axes of the operand(.|\n)*expected: an axis for each letter"):
+    with pytest.raises(jn.UserError, match=r"labels more than the 0 axes(.|\n)*expected: an axis for each letter"):
         jn.einsum("...ii->...i", *graph.inputs)

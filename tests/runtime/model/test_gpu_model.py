@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from joinery.interface.compiling import _compiled, _constants
 from joinery.lowering.artifact import ArgumentExpression
+from joinery.lowering.choices.options import Options
 from joinery.lowering.keys import constant_labels
 from joinery.lowering.llvm.nvptx.targets import gpu_target
 from joinery.promotion.errors import DeviceMemoryError, InternalError
@@ -55,7 +56,7 @@ def model_on(device: SimulatedGpu) -> Model:
     x, y = g.inputs
     w = np.arange(24, dtype=np.float32).reshape(8, 3) / 8
     g.output((x @ g.weight("w", w) + y).reshape(-1), jn.sum(jn.exp(x), 0))
-    compiled = _compiled(g, gpu_target("sm_80"), "strict", False, None, constant_labels(g))
+    compiled = _compiled(g, gpu_target("sm_80"), Options(), False, None, constant_labels(g))
     return Model(compiled, _constants(g, compiled, {}), "", device=GpuBackend(device))
 
 
@@ -162,7 +163,7 @@ def test_tensor_maps_are_made_of_what_expressions_say() -> None:
     g = jn.Graph("p", [jn.TensorType("float16", (64, 64), "a"), jn.TensorType("float16", (64, 64), "b")])
     a, b = g.inputs
     g.output(a @ b)
-    compiled = _compiled(g, gpu_target("sm_90a"), "strict", False, None, constant_labels(g))
+    compiled = _compiled(g, gpu_target("sm_90a"), Options(), False, None, constant_labels(g))
     assert compiled.gpu is not None
     (code,) = compiled.gpu.kernels
 
