@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from .....promotion.dtype import bool_, float32, int64
 from ....dims.dim import Extent, maximum
@@ -40,11 +41,12 @@ def _scale(node: Node, q: Symbol) -> float:
     return 1.0 / math.sqrt(size)
 
 
-def _attended(q: Symbol, k: Symbol, v: Symbol, scale: float, bias: Symbol | None, softcap: float = 0.0) -> Symbol:
+def _attended(q: Symbol, k: Symbol, v: Symbol, scale: float, biases: Sequence[Symbol], softcap: float = 0.0) -> Symbol:
+    """Attend, with scores to which biases are added one after the other: next to -10000 the order decides how they round."""
     scores = apply("mul", matmul(q, k.transpose()).cast(float32), scale)
     if softcap:
         scores = apply("mul", apply("tanh", apply("div", scores, softcap)), softcap)
-    if bias is not None:
+    for bias in biases:
         scores = apply("add", scores, bias.cast(float32))
     return matmul(softmax(scores, -1).cast(v.dtype), v).cast(v.dtype)
 
@@ -55,17 +57,28 @@ def _blocked(allowed: Symbol, filler: float) -> Symbol:
 
 
 def _causal(q: Symbol, past: Extent, total: Extent) -> Symbol:
-    """Return where query i sees key j: none after its own position."""
-    rows = apply("add", counting(q.graph, q.shape[2]), q.graph.dim_value(past)).reshape((q.shape[2], 1))
-    return apply("less_equal", counting(q.graph, total).reshape((1, total)), rows)
+    """Return where query i sees key j: none after its own position; as in onnxruntime the last query sees all keys."""
+    graph, length = q.graph, q.shape[2]
+    rows = counting(graph, length).reshape((length, 1))
+    seen = apply("less_equal", counting(graph, total).reshape((1, total)), apply("add", rows, graph.dim_value(past)))
+    if total == past + length:
+        return seen
+    return apply("logical_or", seen, apply("equal", rows, graph.dim_value(length - 1)))
 
 
-def _together(*parts: Symbol | None) -> Symbol | None:
-    total: Symbol | None = None
-    for part in parts:
-        if part is not None:
-            total = part if total is None else apply("add", total, part)
-    return total
+def _masked(node: Node, q: Symbol, past: Extent, total: Extent, mask: int, starts: bool = True) -> list[Symbol]:
+    """Return what masks add to scores: mask_filter_value where a key is padding, the lowest float, instead, where it is later.
+
+    So a query before which all is padding attends to that, and to nothing behind it.
+
+    mask: the position of the mask of keys among the inputs.  starts: whether it may say where keys begin.
+    """
+    filler = float(node.attr("mask_filter_value", -10000.0))
+    padding = _padding(node, node[mask], q.shape[0], total, filler, starts) if node.has(mask) else None
+    if not node.attr("unidirectional", 0):
+        return [] if padding is None else [padding]
+    seen, lowest = _causal(q, past, total), float(float32.min_value)
+    return [_blocked(seen, lowest) if padding is None else apply("where", seen, padding, q.graph.scalar(lowest, float32))]
 
 
 def _padding(node: Node, mask: Symbol, batch: Extent, length: Extent, filler: float, starts: bool = True) -> Symbol:
@@ -147,11 +160,8 @@ def multi_head_attention(node: Node) -> Result:
         past = node.shape(6)[2]
         k, v = concat([node[6], k], 2), concat([node[7], v], 2)
     total = k.shape[2]
-    filler = float(node.attr("mask_filter_value", -10000.0))
-    masked = _padding(node, node[4], q.shape[0], total, filler, starts=False) if node.has(4) else None
-    causal = _blocked(_causal(q, past, total), filler) if node.attr("unidirectional", 0) else None
-    bias = _together(masked, causal, node[5].cast(float32) if node.has(5) else None)
-    return _merged(_attended(q, k, v, _scale(node, q), bias)), k, v
+    biases = _masked(node, q, past, total, 4, starts=False) + ([node[5]] if node.has(5) else [])
+    return _merged(_attended(q, k, v, _scale(node, q), biases)), k, v
 
 
 @handles("Attention", domain=_DOMAIN)
@@ -184,11 +194,8 @@ def attended_by_one_matrix(node: Node, wide: Symbol, mask: int, past: int, bias:
         before = node.shape(past)[3]
         k, v = concat([node[past][0], k], 2), concat([node[past][1], v], 2)
     total = k.shape[2]
-    filler = float(node.attr("mask_filter_value", -10000.0))
-    masked = _padding(node, node[mask], q.shape[0], total, filler) if node.has(mask) else None
-    causal = _blocked(_causal(q, before, total), filler) if node.attr("unidirectional", 0) else None
-    added = _together(masked, causal, node[bias].cast(float32) if bias is not None and node.has(bias) else None)
-    result = _merged(_attended(q, k, v, _scale(node, q), added))
+    biases = _masked(node, q, before, total, mask) + ([node[bias]] if bias is not None and node.has(bias) else [])
+    result = _merged(_attended(q, k, v, _scale(node, q), biases))
     return result, stack([k, v], 0) if node.wants(1) else None
 
 
@@ -278,7 +285,7 @@ def group_query_attention(node: Node) -> Result:
     if window > 0:
         allowed = apply("logical_and", allowed, apply("greater", reach, apply("sub", rows, window)))
     bias = _blocked(allowed.reshape((batch, 1, length, total)), float("-inf"))
-    result = _attended(q, keys, values, _scale(node, q), bias, float(node.attr("softcap", 0.0)))
+    result = _attended(q, keys, values, _scale(node, q), [bias], float(node.attr("softcap", 0.0)))
     return _merged(result), k, v
 
 
