@@ -101,7 +101,7 @@ class GraphWriter:
         self.graph, self.body, self.model = graph, body, model
         self.names = dict(names)
         live = live_symbols(graph)
-        self.resized, self.windowed = find_resized(graph, live), find_functions(graph, live)
+        self.resized, self.windowed = find_resized(graph, live), find_functions(graph, live, model.opset)
         consumers = consumers_of(live)
         self.composed = {**find_composed(graph, live, consumers, model.opset), **find_resized_at_run(graph, live, consumers)}
         self.nodes: dict[int, Windowed | Resized | Composed] = {**self.composed, **self.resized, **self.windowed}

@@ -42,14 +42,14 @@ def one_hot(root: Symbol, graph: Graph) -> Composed | None:
             def make(_: Graph, at: Symbol, pair: Symbol) -> Symbol:
                 return chosen_at(at, depth, pair, axis)
 
-            if found_among(graph, make, (positions, values), (root,)) is not None:
+            if positions.shape and found_among(graph, make, (positions, values), (root,)) is not None:
                 return plain("OneHot", (positions, Size((depth,), True), values), root, axis=axis)
     return None
 
 
 def _ones(root: Symbol, positions: Symbol, depth: Extent, axis: int, graph: Graph) -> Composed | None:
-    if positions.dtype is not int64 or not is_never_negative(positions):
-        return None  # OneHot counts negative positions from the end
+    if not positions.shape or positions.dtype is not int64 or not is_never_negative(positions):
+        return None  # OneHot has no single positions, and counts negative ones from the end
 
     def make(_: Graph, at: Symbol) -> Symbol:
         return ones_at(at, depth, root.dtype, axis)

@@ -22,7 +22,7 @@ from ....ops.shape import window_count
 from ....symbol import Symbol
 from ..equality import found_among
 from .padding import Line, Widths, stated, unpadded
-from .poolings import pooled
+from .poolings import averaging, has_dilations, pooled
 from .quantised import requantised_sum
 
 Pairs = tuple[tuple[int, int], ...]
@@ -71,18 +71,18 @@ def weights_of(kernel: Symbol) -> Symbol:
     return kernel.inputs[0] if _permutes(kernel, (*range(2, len(kernel.shape)), 1, 0)) else kernel
 
 
-def find_windowed(graph: Graph, live: Sequence[Symbol]) -> dict[int, Windowed]:
+def find_windowed(graph: Graph, live: Sequence[Symbol], opset: int) -> dict[int, Windowed]:
     """Return the nodes that stand for several symbols, by the id of the symbol whose value they compute."""
     consumers = consumers_of(live)
     outputs = {symbol.id for symbol in graph.outputs}
     found: dict[int, Windowed] = {}
     for symbol in live:
         if symbol.op.name == "slice":
-            pool = pooled(graph, symbol, consumers)
+            pool = pooled(graph, symbol, consumers, opset)
             if pool is not None:
                 found[pool.root.id] = Windowed(pool.op, pool.image, None, pool.attributes, False, False)
         elif symbol.op.name == "windows" and is_spatial(symbol):
-            match = _matched(graph, symbol, consumers)
+            match = _matched(graph, symbol, consumers, opset)
             if match is not None:
                 root, made = with_channels_first(graph, *match, consumers)
                 if made.op == "ConvInteger" and not made.result_last:
@@ -155,7 +155,9 @@ def is_plain(taken: Symbol) -> bool:
     return counts == list(attrs["counts"])
 
 
-def _matched(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]]) -> tuple[Symbol, Windowed] | None:
+def _matched(
+    graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]], opset: int
+) -> tuple[Symbol, Windowed] | None:
     """Return the result of a convolution or pooling of these windows, with channels last, and its node."""
     rank, sizes = len(taken.attrs["axes"]), taken.attrs["sizes"]
     chain = chain_of(taken, consumers, 16 + int(np.prod(sizes)))
@@ -163,7 +165,7 @@ def _matched(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]])
         if symbol.op.name == "reduce_max" and position == 0:
             return _max_pool(graph, taken, symbol) if is_plain(taken) else None
         if symbol.op.name == "div" and position == 1:
-            return _average_pool(graph, taken, symbol) if is_plain(taken) else None
+            return _average_pool(graph, taken, symbol, opset) if is_plain(taken) else None
         if symbol.op.name in ("mul", "matmul"):
             for kernel in _kernels(symbol.inputs[1], sizes):
                 found = _conv(graph, taken, kernel, chain[position:], rank)
@@ -270,8 +272,10 @@ def _max_pool(graph: Graph, taken: Symbol, root: Symbol) -> tuple[Symbol, Window
     return root, Windowed("MaxPool", image, None, {**_geometry(taken, pairs), "kernel_shape": attrs["sizes"]}, last, True)
 
 
-def _average_pool(graph: Graph, taken: Symbol, root: Symbol) -> tuple[Symbol, Windowed] | None:
+def _average_pool(graph: Graph, taken: Symbol, root: Symbol, opset: int) -> tuple[Symbol, Windowed] | None:
     x, attrs = taken.inputs[0], taken.attrs
+    if not has_dilations(attrs["dilations"], opset):
+        return None
     if x.dtype.name not in _FLOATS["AveragePool"] or len(x.shape) != len(attrs["axes"]) + 2:
         return None
     inner, padded = unpadded_by_numbers(x, 0.0)
@@ -286,8 +290,8 @@ def _average_pool(graph: Graph, taken: Symbol, root: Symbol) -> tuple[Symbol, Wi
 
         if found_among(graph, make, (inner,), (root,)) is not None:
             image, last = turned(inner)
-            given = {"kernel_shape": attrs["sizes"], "count_include_pad": int(include)}
-            return root, Windowed("AveragePool", image, None, {**_geometry(taken, pairs), **given}, last, True)
+            given = {**_geometry(taken, pairs), "kernel_shape": attrs["sizes"], "count_include_pad": int(include)}
+            return root, Windowed("AveragePool", image, None, averaging(given, opset), last, True)
     return None
 
 

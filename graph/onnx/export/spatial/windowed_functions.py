@@ -29,9 +29,9 @@ from .windowed import (
 _MAX_ORDER = 1 << 16
 
 
-def find_functions(graph: Graph, live: Sequence[Symbol]) -> dict[int, Windowed]:
+def find_functions(graph: Graph, live: Sequence[Symbol], opset: int) -> dict[int, Windowed]:
     """Return the nodes that stand for several symbols, by the id of the symbol whose value they compute."""
-    found = find_windowed(graph, live)
+    found = find_windowed(graph, live, opset)
     consumers = consumers_of(live)
     for symbol in live:
         if symbol.op.name == "reshape" and symbol.dtype.name == "float32":

@@ -36,9 +36,9 @@ def node(op: str, *names: str, **attributes: Any) -> Any:
     return helper.make_node(op, list(names[:-1]), [names[-1]], **attributes)
 
 
-def agrees(graph: Any, *arrays: Any, tolerance: float = 2e-5) -> Any:
+def agrees(graph: Any, *arrays: Any, tolerance: float = 2e-5, **options: Any) -> Any:
     """The model of a graph, which computes what the evaluator does."""
-    made = exported(graph)
+    made = exported(graph, **options)
     want = jn.evaluate(graph, *arrays)
     run = by_onnxruntime if importlib.util.find_spec("onnxruntime") is not None else by_reference
     (got,) = run(made, graph, arrays)
@@ -232,3 +232,19 @@ def test_images_smaller_than_a_window_and_slices_of_nothing(function: str) -> No
     model = exported(graph)
     value = RNG.normal(size=(1, 2, 5, 3)).astype(np.float32)
     assert jn.evaluate(jn.from_onnx(model), value).shape == graph.outputs[0].shape
+
+
+@pytest.mark.parametrize("opset", [18, 19, 23])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("imported", [False, True])
+def test_means_of_windows_have_dilations_from_opset_19_on(opset: int, dilation: int, imported: bool) -> None:
+    if imported:
+        source = model([node("AveragePool", "x", "y", kernel_shape=[2, 3], dilations=[dilation] * 2, pads=[1, 1, 0, 1])],
+                       ["n", 4, 9, 8], {})  # fmt: skip
+        graph, shape = jn.from_onnx(source), (2, 4, 9, 8)
+    else:
+        graph, shape = jn.Graph("g", [jn.TensorType("float32", ("n", 9, 8, 4), "x")]), (2, 9, 8, 4)
+        graph.output(jn.avg_pool(graph.inputs[0], 3, 1, dilation, padding=1))
+    made = agrees(graph, RNG.normal(size=shape).astype(np.float32), opset=opset)
+    assert ("AveragePool" in operators(made)) == (opset >= 19 or dilation == 1)
+    assert structure(jn.from_onnx(made)) == structure(graph) or not imported
