@@ -66,7 +66,7 @@ class Activations:
 
     def __init__(self, graph: Graph, opset: int) -> None:
         self._graph, self._opset = graph, opset
-        self._forms: dict[_Key, Form] = {}
+        self._forms: dict[_Key, Form | None] = {}
 
     def found(self, symbol: Symbol) -> Composed | None:
         """Return the node that a symbol is the result of."""
