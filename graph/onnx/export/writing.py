@@ -21,7 +21,7 @@ from ...ops.control import regions_of
 from ...symbol import Symbol
 from ..values import objects
 from .body import Body, Constant, OnnxNode, OpsetNeeded, Refused
-from .composed.composed import Composed, Operand, Size, Unsqueezed
+from .composed.composed import Composed, Expanded, Operand, Size, Unsqueezed
 from .composed.find import find_composed
 from .functions import DOMAIN, Written, call_text, written
 from .regions import write_branch, write_host_loop, write_loop
@@ -352,6 +352,9 @@ class GraphWriter:
         if isinstance(given, Unsqueezed):
             symbol = given.symbol
             return self.body.op("Unsqueeze", symbol.dtype, self.names[symbol.id], others=(self.body.ints(-1),))
+        if isinstance(given, Expanded):
+            shape = self.model.sizes.vector(given.shape)
+            return self.body.op("Expand", given.symbol.dtype, self.names[given.symbol.id], others=(shape,))
         return self.names[given.id]
 
     def _codes(self, made: Windowed, has_zero: bool = False) -> tuple[str, ...]:

@@ -143,6 +143,12 @@ def _spatial() -> Iterator[_Given]:
         axes = tuple(range(1, rank + 1))
         for mode in ("linear", "nearest", "cubic"):
             yield f"resize {name} {mode}", lambda x, mode=mode, axes=axes: jn.resize(x, scale=2.0, axes=axes, mode=mode), x
+    for shape in _SHAPES[3:]:
+        for mode in ("linear", "nearest", "cubic"):
+            for axes in ((len(shape) - 1,), tuple(range(2, len(shape)))):
+                label = f"resize first {len(shape)} {mode} {len(axes)}"
+                given = {"scale": 2.0, "axes": axes, "mode": mode}
+                yield label, lambda x, given=given: jn.resize(x, **given), [(F, (2, 3, *shape[2:]))]
     for mode in ("linear", "nearest", "cubic"):
         points = [(F, (2, 5, 6, 3)), (F, (2, "n", 4, 2))]
         yield f"grid_sample {mode}", lambda x, g, mode=mode: jn.grid_sample(x, g, mode), points

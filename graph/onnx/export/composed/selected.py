@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .....promotion.dtype import int64
-from ....dims.dim import Extent
+from ....dims.dim import Extent, lower_bound
 from ....functions.positions import is_never_negative
 from ....functions.triangles import one_hot as ones_at
 from ....graph import Graph
@@ -30,7 +30,8 @@ def one_hot(root: Symbol, graph: Graph) -> Composed | None:
         return None
     apart, counted = equal.inputs
     axis = len(root.shape) - len(counted.shape)
-    if not 0 <= axis < len(root.shape) or root.shape[axis] == 0:  # which onnxruntime takes for a negative depth
+    least = lower_bound(root.shape[axis]) if 0 <= axis < len(root.shape) else None
+    if not least or least < 0:  # onnxruntime takes 0 for a negative depth
         return None
     depth = root.shape[axis]
     source = apart.inputs[0]

@@ -99,7 +99,7 @@ def _channels(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]]
     def make(scratch: Graph, value: Symbol) -> Symbol:
         return normalization.lrn(value, size, alpha, beta, bias, axis)
 
-    if rank < 3 or axis not in (1, rank - 1) or size % 2 == 0:  # onnxruntime has odd sizes
+    if rank != 4 or axis not in (1, rank - 1) or size % 2 == 0:  # onnxruntime has odd sizes, and images of four axes
         return None
     if x.shape != root.shape or found_among(graph, make, (x,), (root,)) is None:
         return None
