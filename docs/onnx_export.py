@@ -26,7 +26,8 @@ constant positions inside the axis is the operator Gather.
 Windows are gathered, except those of convolutions, poolings and norms, which are Conv, ConvTranspose, MaxPool, AveragePool,
 LpPool (with an integer for p) and LRN (over an odd number of channels of images with four axes), together with the product or
 reduction and the padding. Axes of float32 images that `resize` interpolates or repeats are one Resize, but for `antialias`,
-crops, cubic images with channels last, beside a Transpose or of other than four axes, and scales of symbolic sizes with `align_corners` or `half_pixel_symmetric`.
+crops, cubic images with channels last, beside a Transpose or of other than four axes, and scales of
+symbolic sizes with `align_corners` or `half_pixel_symmetric`.
 
 Functions of several operations on float32 that ONNX has as one operator are that operator: LSTM, GRU and RNN (also of a few
 steps in a row), GridSample, RoiAlign, DynamicQuantizeLinear, MatMulInteger, LeakyRelu, Elu, Celu, Selu, PRelu, Softplus,

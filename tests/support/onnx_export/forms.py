@@ -28,7 +28,10 @@ class Form(NamedTuple):
     @property
     def sizes(self) -> tuple[int, ...]:
         """What `n` may be. Networks over no batch and transposed convolutions of nothing end onnxruntime 1.32's process."""
-        return SIZES[:2] if self.name.split()[0] in ("rnn", "gru", "lstm", "conv_transpose") else SIZES
+        first = self.name.split()[0]
+        if first in ("max_pool", "avg_pool", "lp_pool"):
+            return (*SIZES, 5, 6, 7, 8)
+        return SIZES[:2] if first in ("rnn", "gru", "lstm", "conv_transpose") else SIZES
 
     def graph(self, size: int | str) -> Any:
         """The graph of the function, whose size `n` is a number or a name."""

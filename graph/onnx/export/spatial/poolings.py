@@ -13,7 +13,7 @@ from ....graph import Graph
 from ....symbol import Symbol
 from ...handlers.spatial.pooling import counted
 from ..equality import found_among
-from .padding import Line, Widths, stated, unpadded
+from .padding import Line, Widths, all_stated, stated, unpadded
 
 _MAX_POOLED = frozenset(("float32", "float64", "float16", "int8", "uint8"))
 """Dtypes for which runtimes have MaxPool."""
@@ -165,19 +165,18 @@ def _mean(
     quotient = after[0]
     image, widths = unpadded(x, 0.0, 1)
     lines = _lines(image, along, widths)
-    padding = stated(lines, may_round_up=False)
-    pads = None if padding is None else padding.get("pads")
-    if pads is None or not _fits({"pads": pads}, lines):
-        return None
-    rank = len(along)
-    steps = _steps(along)
+    rank, steps = len(along), _steps(along)
     counts = tuple([each.count for each in along])
-    over = Windows(steps["kernel_shape"], steps["strides"], steps["dilations"], pads[:rank], pads[rank:], counts)
-    for include in (0, 1):
-        def make(scratch: Graph, include: int = include) -> Symbol:
-            return counted(scratch, image.shape[2:], over, include)
+    for padding in all_stated(lines, may_round_up=True):
+        if not _fits(padding, lines):
+            continue
+        pads = padding.get("pads", (*[low for low, _ in widths], *[high for _, high in widths]))
+        over = Windows(steps["kernel_shape"], steps["strides"], steps["dilations"], pads[:rank], pads[rank:], counts)
+        for include in (0, 1):
+            def make(scratch: Graph, given: tuple[Windows, int] = (over, include)) -> Symbol:
+                return counted(scratch, image.shape[2:], *given)
 
-        if found_among(graph, make, (), (quotient.inputs[1],)) is not None:
-            given = {**steps, "pads": pads, "count_include_pad": include}
-            return Pooled(quotient, "AveragePool", image, averaging(given, opset))
+            if found_among(graph, make, (), (quotient.inputs[1],)) is not None:
+                given = {**steps, **padding, "count_include_pad": include}
+                return Pooled(quotient, "AveragePool", image, averaging(given, opset))
     return None

@@ -82,7 +82,8 @@ def test_single_positions_are_no_node() -> None:
 
 
 def test_a_depth_may_be_a_size_but_not_none() -> None:
-    symbolic = built(lambda x, y: jn.one_hot(jn.maximum(x, 0), jn.Dim("m") + 1, axis=1), ("int64", ("n", "k")), ("int64", ("m",)))
+    types = (("int64", ("n", "k")), ("int64", ("m",)))
+    symbolic = built(lambda x, y: jn.one_hot(jn.maximum(x, 0), jn.Dim("m") + 1, axis=1), *types)
     assert "OneHot" in agrees(symbolic, [RNG.integers(-3, 9, (3, 4)), np.zeros(5, int)])
     assert "OneHot" not in agrees(built(lambda x: jn.one_hot(x, 0), ("uint8", ("n",))), [np.array([0], np.uint8)])
 

@@ -248,3 +248,39 @@ def test_means_of_windows_have_dilations_from_opset_19_on(opset: int, dilation: 
     made = agrees(graph, RNG.normal(size=shape).astype(np.float32), opset=opset)
     assert ("AveragePool" in operators(made)) == (opset >= 19 or dilation == 1)
     assert structure(jn.from_onnx(made)) == structure(graph) or not imported
+
+
+POOLS: dict[str, tuple[Any, str]] = {
+    "max": (lambda x: jn.max_pool(x, 3, 2), "MaxPool"),
+    "max, padded": (lambda x: jn.max_pool(x, (2, 3), 2, padding=[(1, 0), (0, 2)]), "MaxPool"),
+    "max, rounded up": (lambda x: jn.max_pool(x, 3, 2, padding=1, ceil_mode=True), "MaxPool"),
+    "max, dilated": (lambda x: jn.max_pool(x, 3, 1, dilation=2, padding=2), "MaxPool"),
+    "mean": (lambda x: jn.avg_pool(x, 3, 2), "AveragePool"),
+    "mean, padded": (lambda x: jn.avg_pool(x, 3, (1, 3), padding=[(1, 0), (0, 2)]), "AveragePool"),
+    "mean of elements": (lambda x: jn.avg_pool(x, 3, 2, padding=1, count_boundary=False), "AveragePool"),
+    "mean, rounded up": (lambda x: jn.avg_pool(x, 3, 2, padding=1, ceil_mode=True), "AveragePool"),
+    "mean of elements, rounded up": (lambda x: jn.avg_pool(x, 3, 2, 1, 1, True, count_boundary=False), "AveragePool"),
+    "norm": (lambda x: jn.lp_pool(x, 3, 2, padding=1), "LpPool"),
+    "norm, rounded up": (lambda x: jn.lp_pool(x, 2, 3, ceil_mode=True, p=3.0), "LpPool"),
+}
+
+
+@pytest.mark.parametrize("case", POOLS)
+@pytest.mark.parametrize("shape", [("n", "h", "w", 4), ("n", "h", 8, 4), (2, 9, "w", 4), (2, 9, 8, 4), (2, "h", "h", 4)])
+def test_poolings_of_any_sizes_are_one_node(case: str, shape: tuple[Any, ...]) -> None:
+    build, op = POOLS[case]
+    graph = jn.Graph("g", [jn.TensorType("float32", shape, "x")])
+    graph.output(build(graph.inputs[0]))
+    made = exported(graph)
+    assert operators(made) == ["Transpose", op, "Transpose"]
+    for height, width in ((9, 8), (8, 8), (5, 6), (6, 5), (12, 7)):
+        sizes = {"n": 3, "h": height, "w": height if shape[2] == "h" else width}
+        whole = [sizes.get(extent, extent) for extent in shape]
+        x = RNG.normal(size=whole).astype(np.float32)
+        (got,) = by_onnxruntime(made, graph, [x])
+        np.testing.assert_allclose(got, jn.evaluate(graph, x), rtol=2e-5, atol=2e-5)
+        np.testing.assert_allclose(jn.evaluate(jn.from_onnx(made), x), jn.evaluate(graph, x), rtol=2e-5, atol=2e-5)
+    again = exported(jn.from_onnx(made))
+    assert operators(again) == operators(made)
+    (got,) = by_onnxruntime(again, graph, [x])
+    np.testing.assert_allclose(got, jn.evaluate(graph, x), rtol=2e-5, atol=2e-5)
