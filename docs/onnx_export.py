@@ -53,7 +53,9 @@ dtypes they are what they are made of, and so are all others. So are these:
 * LpNormalization, ReduceL1, ReduceL2, ReduceLogSum, ReduceSumSquare: float32 and float64
 * Tan, Sinh, Cosh, Asinh, Acosh, Atanh: float32
 
-Written for opset 21, the default; `bitcast` of floats and `cumprod` need opset 26.
+Written for opset 21, the default. `bitcast` of floats needs opset 26, unless nothing depends on the bits of NaN: what `erfc`,
+`copysign`, `atan2`, `angle` and the complex logarithm do with bits is computed before it. `cumprod` is CumProd from opset 26
+on.
 """
 OTHERS = ("tensor_float32", "float8_e8m0fnu")
 TRIED = tuple(dtype for dtype in DTYPES.values() if dtype.names.onnx and dtype.name not in OTHERS)
