@@ -9,6 +9,7 @@ from .....promotion.dtype import bool_, float32, int64
 from ....dims.dim import Extent, maximum
 from ....functions.activations import softmax
 from ....functions.building import apply
+from ....functions.creation import full
 from ....functions.joining import concat, stack
 from ....functions.linalg import matmul
 from ....functions.networks.rotary import rotated
@@ -41,13 +42,21 @@ def _scale(node: Node, q: Symbol) -> float:
     return 1.0 / math.sqrt(size)
 
 
-def _attended(q: Symbol, k: Symbol, v: Symbol, scale: float, biases: Sequence[Symbol], softcap: float = 0.0) -> Symbol:
-    """Attend, with scores to which biases are added one after the other: next to -10000 the order decides how they round."""
+def _attended(
+    q: Symbol, k: Symbol, v: Symbol, scale: float, biases: Sequence[Symbol], softcap: float = 0.0, sink: Symbol | None = None
+) -> Symbol:
+    """Attend, with scores to which biases are added one after the other: next to -10000 the order decides how they round.
+
+    sink: scores of one key more for each head (heads,), which has no value.
+    """
     scores = apply("mul", matmul(q, k.transpose()).cast(float32), scale)
     if softcap:
         scores = apply("mul", apply("tanh", apply("div", scores, softcap)), softcap)
     for bias in biases:
         scores = apply("add", scores, bias.cast(float32))
+    if sink is not None:
+        last = apply("broadcast_to", sink.cast(float32).reshape((1, -1, 1, 1)), shape=(*scores.shape[:3], 1))
+        return matmul(softmax(concat([scores, last], 3), -1)[..., : scores.shape[3]].cast(v.dtype), v).cast(v.dtype)
     return matmul(softmax(scores, -1).cast(v.dtype), v).cast(v.dtype)
 
 
@@ -243,12 +252,15 @@ def group_query_attention(node: Node) -> Result:
     """
     heads, shared = node.attr("num_heads"), node.attr("kv_num_heads")
     node.require(heads > 0 and shared > 0 and heads % shared == 0, f"{heads} heads of queries, {shared} of keys")
-    for name in ("smooth_softmax", "k_quant_type", "v_quant_type", "kv_cache_bit_width", "qk_output"):
+    for name in ("k_quant_type", "v_quant_type", "kv_cache_bit_width", "qk_output"):
         if node.attr(name, 0) not in (0, -1, "NONE"):
             node.unsupported(name, "export the model without it")
-    if len(node) > 9 and any(node.has(position) for position in range(9, len(node))):
-        node.unsupported("position_ids, attention_bias or a head sink", "export the model without it")
+    if any(node.has(position) for position in (9, 10, *range(12, len(node)))):
+        node.unsupported("position_ids, attention_bias or scales of a cache", "export the model without it")
     q = node[0]
+    sink = node.agreeing(node[11], (heads,), "head_sink") if node.has(11) else None
+    if sink is None and node.attr("smooth_softmax", -1) == 1:  # one key more whose score is 0
+        sink = full(q.graph, (heads,), 0.0, float32)
     node.require(len(q.shape) == 3, f"queries of {len(q.shape)} axes; (batch, length, width) is expected")
     if node.has(1):
         q, k, v = _heads(q, heads), _heads(node[1], shared), _heads(node[2], shared)
@@ -285,7 +297,7 @@ def group_query_attention(node: Node) -> Result:
     if window > 0:
         allowed = apply("logical_and", allowed, apply("greater", reach, apply("sub", rows, window)))
     bias = _blocked(allowed.reshape((batch, 1, length, total)), float("-inf"))
-    result = _attended(q, keys, values, _scale(node, q), [bias], float(node.attr("softcap", 0.0)))
+    result = _attended(q, keys, values, _scale(node, q), [bias], float(node.attr("softcap", 0.0)), sink)
     return _merged(result), k, v
 
 
