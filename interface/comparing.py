@@ -60,10 +60,10 @@ def compare(
 ) -> Comparison:
     """Compare two graphs on inputs, each by its `runs`.
 
-    Elements agree if they are equal, both NaN, or differ by at most atol + rtol·|second|. Outputs are paired by name, the others
-    in order if there are as many of them on both sides. Graphs of equal structure are compared symbol by symbol; of others, what
-    stands at the same place of the source is, by operation and order. If all outputs agree nothing else is looked at. Raises
-    `UserError` where there is no pair of outputs.
+    Elements agree if they are equal, both NaN, or differ by at most atol + rtol·|second|. Outputs are paired by name, the
+    others in order if there are as many of them on both sides. Graphs of equal structure are compared symbol by symbol; of
+    others, what stands at the same place of the source is, by operation and order. If all outputs agree nothing else is looked
+    at. Raises `UserError` where there is no pair of outputs.
     """
     both = first.output_names, second.output_names
     others = [[name for name in one if name not in two] for one, two in (both, both[::-1])]
