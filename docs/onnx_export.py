@@ -24,20 +24,21 @@ operator, it is a **function** of the model, in the domain `joinery`: the column
 constant positions inside the axis is the operator Gather.
 
 Windows are gathered, except those of convolutions, poolings and norms, which are Conv, ConvTranspose, MaxPool, AveragePool,
-LpPool (with an integer for p) and LRN (over an odd number of channels), together with the product or reduction and the padding.
-Axes of float32 images that `resize` interpolates or repeats are one Resize, but for `antialias`, crops, cubic images with
-channels last or beside a Transpose, and scales of symbolic sizes with `align_corners` or `half_pixel_symmetric`.
+LpPool (with an integer for p) and LRN (over an odd number of channels of images with four axes), together with the product or
+reduction and the padding. Axes of float32 images that `resize` interpolates or repeats are one Resize, but for `antialias`,
+crops, cubic images with channels last, beside a Transpose or of other than four axes, and scales of
+symbolic sizes with `align_corners` or `half_pixel_symmetric`.
 
 Functions of several operations on float32 that ONNX has as one operator are that operator: LSTM, GRU and RNN (also of a few
 steps in a row), GridSample, RoiAlign, DynamicQuantizeLinear, MatMulInteger, LeakyRelu, Elu, Celu, Selu, PRelu, Softplus,
 Softsign, Mish, HardSigmoid, HardSwish, Shrink and ThresholdedRelu; from opset 23 on Attention (with masks, caches, and heads
-that share keys) and RotaryEmbedding, from 24 on Swish. With older opsets, numbers that are no float32, and other dtypes they
-are what they are made of, and so are all others. So are these:
+that share keys) and RotaryEmbedding, in 24 Swish; RoiAlign up to 21. With other opsets, numbers that are no float32, and other
+dtypes they are what they are made of, and so are all others. So are these:
 
 * Gemm: products of matrices of float32 and float64 that come first in a sum, or whose operands are transposed for them alone
 * QLinearMatMul: products of int8 and uint8 that become codes, with one scale for the left operand, and those of MatMulInteger
 * OneHot: two values of float32, float16 and int64 at positions, as import makes them; of `one_hot` 0 and 1 at positions that
-  are known not to be negative
+  are known not to be negative; where there are axes of positions, and the depth is known not to be 0
 * NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss: `nll_loss` and `cross_entropy` of float32 and float64, classes on axis 1
 * DFT, STFT: `fft`, `ifft`, `rfft` and `stft` of lengths that are powers of two, and forward ones of float64; of imported
   models all of float32 but for inverse halves with a stated length
@@ -52,7 +53,9 @@ are what they are made of, and so are all others. So are these:
 * LpNormalization, ReduceL1, ReduceL2, ReduceLogSum, ReduceSumSquare: float32 and float64
 * Tan, Sinh, Cosh, Asinh, Acosh, Atanh: float32
 
-Written for opset 21, the default; `bitcast` of floats and `cumprod` need opset 26.
+Written for opset 21, the default. `bitcast` of floats needs opset 26, unless nothing depends on the bits of NaN: what `erfc`,
+`copysign`, `atan2`, `angle` and the complex logarithm do with bits is computed before it. `cumprod` is CumProd from opset 26
+on.
 """
 OTHERS = ("tensor_float32", "float8_e8m0fnu")
 TRIED = tuple(dtype for dtype in DTYPES.values() if dtype.names.onnx and dtype.name not in OTHERS)

@@ -42,13 +42,17 @@ class Comparison:
 
     Attributes:
         compared: pairs of symbols that were computed.
-        outputs: the outputs that differ, by name.
+        outputs: the outputs that differ, by the name that the first graph has for them.
         difference: the first pair that differs; None if all agree.
+        by_position: the outputs that no name pairs, as many on both sides, and which of the second graph is compared with each.
+        left: the outputs of either side that nothing is compared with.
     """
 
     compared: int
     outputs: Mapping[str, Difference]
     difference: Difference | None
+    by_position: Mapping[str, str]
+    left: tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def compare(
@@ -56,31 +60,36 @@ def compare(
 ) -> Comparison:
     """Compare two graphs on inputs, each by its `runs`.
 
-    Elements agree if they are equal, both NaN, or differ by at most atol + rtol·|second|. Graphs of equal structure are
-    compared symbol by symbol; of others, what stands at the same place of the source is, by operation and order. If all
-    outputs agree nothing else is looked at.
+    Elements agree if they are equal, both NaN, or differ by at most atol + rtol·|second|. Outputs are paired by name, the
+    others in order if there are as many of them on both sides. Graphs of equal structure are compared symbol by symbol; of
+    others, what stands at the same place of the source is, by operation and order. If all outputs agree nothing else is looked
+    at. Raises `UserError` where there is no pair of outputs.
     """
-    names = [name for name in first.output_names if name in second.output_names]
+    both = first.output_names, second.output_names
+    others = [[name for name in one if name not in two] for one, two in (both, both[::-1])]
+    by_position = dict(zip(*others, strict=True)) if len(others[0]) == len(others[1]) else {}
+    names = [name for name in first.output_names if name in second.output_names or name in by_position]
     if not names:
         raise UserError(
-            f"compare: graphs {first.name!r} and {second.name!r} have no output of the same name; "
-            f"fix: names such as {', '.join(second.output_names[:3])}"
+            f"compare: graphs {first.name!r} and {second.name!r} have no output of the same name, and {len(others[0])} and "
+            f"{len(others[1])} outputs; fix: names such as {', '.join(second.output_names[:3])}"
         )
+    left = ((), ()) if by_position else (tuple(others[0]), tuple(others[1]))
     by_name = [dict(zip(graph.output_names, graph.outputs, strict=True)) for graph in (first, second)]
-    ends = [(by_name[0][name], by_name[1][name]) for name in names]
+    ends = [(by_name[0][name], by_name[1][by_position.get(name, name)]) for name in names]
     found = list(_differences(ends, first, second, inputs, runs, rtol, atol))
     outputs = {name: found[at] for at, name in enumerate(names) if isinstance(found[at], Difference)}
     wrong = {name: each for name, each in outputs.items() if each is not None}
     if not wrong:
-        return Comparison(len(ends), {}, None)
+        return Comparison(len(ends), {}, None, by_position, left)
     pairs = paired(first, second)
     compared = 0
     for start in range(0, len(pairs), _CHUNK):
         for each in _differences(pairs[start : start + _CHUNK], first, second, inputs, runs, rtol, atol):
             compared += 1
             if each is not None:
-                return Comparison(compared, wrong, each)
-    return Comparison(compared, wrong, next(iter(wrong.values())))
+                return Comparison(compared, wrong, each, by_position, left)
+    return Comparison(compared, wrong, next(iter(wrong.values())), by_position, left)
 
 
 def paired(first: Graph, second: Graph) -> list[tuple[Symbol, Symbol]]:

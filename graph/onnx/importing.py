@@ -246,7 +246,7 @@ class Importer:
 
             node_ = Node(definition_, version, values, plain, defaults, graph, symbols, run, self.limits, self.inside)
             node_.path, node_.iterations = (*scope.path, node.index), scope.iterations
-            node_.too_large = self.too_large
+            node_.too_large, node_.producer = self.too_large, self.model.producer
             # what a branch reads that is not taken must raise nothing
             node_.checks_positions = self.check_positions and not self.branches and not is_compiled_region(graph)
             return node_

@@ -117,9 +117,14 @@ class FunctionDef:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckedModel:
-    """A model whose structure is checked: names, order, versions, depths and sizes."""
+    """A model whose structure is checked: names, order, versions, depths and sizes.
+
+    Attributes:
+        producer: the name of the program that wrote it, if it says so.
+    """
 
     file: str
     graph: Body
     functions: Mapping[FunctionKey, FunctionDef]
     opsets: Mapping[str, int]
+    producer: str = ""

@@ -90,6 +90,7 @@ class Node:
         self.definition, self.version, self.graph, self.run, self.limits = definition, version, graph, run, limits
         self.inside, self.symbols = inside, symbols
         self.checks_positions = False
+        self.producer = ""
         self.path: tuple[int | str, ...] = ()
         self.iterations: tuple[int | Symbol, ...] = ()
         self.too_large: dict[int, Body] = {}

@@ -100,7 +100,7 @@ def checked_model(message: Any, file: str, external: ExternalData, limits: OnnxL
             raise UserError(f"{file}: function {'.'.join(key[:2])} is defined twice; fix: export the model again")
         functions[key] = reader.function(function, opsets)
     graph = reader.graph(message.graph, 0, frozenset())
-    model = CheckedModel(file, graph, functions, opsets)
+    model = CheckedModel(file, graph, functions, opsets, as_text(message.producer_name))
     _require_few_instances(model, limits)
     return model
 

@@ -120,6 +120,11 @@ def _compare(options: argparse.Namespace) -> int:
         symbol = next(symbol for symbol in first.inputs if symbol.name == name)
         inputs[name] = read_array(path, symbol.dtype)
     found = compare(first, second, inputs, (_run_on(options.device), _run_on(other)), options.rtol, options.atol)
+    for name, other_name in found.by_position.items():
+        print(wrapped(f"output {name} of A is compared with {other_name} of B by its position: no output of B has its name"))
+    for side, left in zip("AB", found.left, strict=True):
+        if left:
+            print(wrapped(f"not compared, because the other model has no such outputs: {', '.join(left)} of {side}"))
     sides = f"{options.first} on {options.device}", f"{options.second or options.first} on {other}"
     if found.difference is None:
         print(wrapped(f"{sides[0]} and {sides[1]} agree: {found.compared} outputs"))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ....promotion.dtype import DType
+from ....promotion.errors import UnsupportedError, UserError
 from ...graph import Graph
 from ...location import Location
 from ...ops.attributes import Attributes, fixed
@@ -15,6 +16,8 @@ from ...ops.table import OPS
 from ...symbol import Symbol
 from ...types import Shape
 
+UNFIT = (UserError, UnsupportedError, ArithmeticError, LookupError, TypeError, ValueError, AssertionError)
+"""What functions raise of operands that they were not written for: most guesses check no more than a few shapes."""
 _Pairs = set[tuple[int, int]]
 """The ids of symbols that are the same computation."""
 
@@ -30,12 +33,18 @@ def found_among(
 def found_of_several(
     graph: Graph, make: Callable[..., Sequence[Symbol]], leaves: Sequence[Symbol], candidates: Sequence[Sequence[Symbol]]
 ) -> list[list[Symbol]]:
-    """Return for each of the values that `make` builds of the leaves those of its candidates that are the same."""
+    """Return for each of the values that `make` builds of the leaves those of its candidates that are the same.
+
+    Leaves are guesses: those that `make` refuses are none of which it built anything.
+    """
     scratch = graph.rewriting()
     inputs = [
         leaf_of(scratch, number, leaf.dtype, leaf.shape, leaf.location) for number, leaf in enumerate(leaves)
     ]
-    built = make(scratch, *inputs)
+    try:
+        built = make(scratch, *inputs)
+    except UNFIT:
+        return [[] for _ in candidates]
     known = {made.id: leaf.id for made, leaf in zip(inputs, leaves, strict=True)}
     return [
         [symbol for symbol in some if _equal(value, symbol, known, set())]

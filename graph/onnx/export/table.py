@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .handlers import (
     arithmetic,
+    bits,
     composites,
     elementwise,
     host,
@@ -18,5 +19,5 @@ from .registry import REASONS, WRITERS
 
 __all__ = ["MODULES", "REASONS", "SIZED", "WRITERS"]
 
-MODULES = (arithmetic, composites, elementwise, host, lookups, ordered, quantization, reductions, structure)
+MODULES = (arithmetic, bits, composites, elementwise, host, lookups, ordered, quantization, reductions, structure)
 """The modules whose import fills the table."""

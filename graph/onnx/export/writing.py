@@ -21,9 +21,11 @@ from ...ops.control import regions_of
 from ...symbol import Symbol
 from ..values import objects
 from .body import Body, Constant, OnnxNode, OpsetNeeded, Refused
-from .composed.composed import Composed, Operand, Size, Unsqueezed
+from .composed.composed import Composed, Expanded, Operand, Size, Unsqueezed
 from .composed.find import find_composed
 from .functions import DOMAIN, Written, call_text, written
+from .handlers.bits import OPSET as BITCAST
+from .handlers.bits import hidden
 from .regions import write_branch, write_host_loop, write_loop
 from .registry import UNWRITTEN, Call
 from .sizes import Sizes
@@ -101,8 +103,8 @@ class GraphWriter:
         self.graph, self.body, self.model = graph, body, model
         self.names = dict(names)
         live = live_symbols(graph)
-        self.resized, self.windowed = find_resized(graph, live), find_functions(graph, live)
-        consumers = consumers_of(live)
+        self.resized, self.windowed = find_resized(graph, live), find_functions(graph, live, model.opset)
+        self.consumers = consumers = consumers_of(live)
         self.composed = {**find_composed(graph, live, consumers, model.opset), **find_resized_at_run(graph, live, consumers)}
         self.nodes: dict[int, Windowed | Resized | Composed] = {**self.composed, **self.resized, **self.windowed}
         self.live = live_symbols(graph, self.nodes)
@@ -218,6 +220,8 @@ class GraphWriter:
     def _written(self, symbol: Symbol) -> str:
         row = symbol.op.name
         operands = [self.names[operand.id] for operand in symbol.inputs]
+        if row == "bitcast" and self.model.opset < BITCAST and not self._hides_nan(symbol):
+            raise OpsetNeeded(BITCAST, "BitCast")
         if row in REASONS:
             raise Refused(*REASONS[row])
         if row in SIZED:
@@ -236,6 +240,11 @@ class GraphWriter:
             return WRITERS[row](self.body, call, *operands)
         self.model.called.add(name)
         return self.body.node(name, *operands, domain=DOMAIN)
+
+    def _hides_nan(self, symbol: Symbol) -> bool:
+        """Return whether arithmetic may tell bits, which does not see those of NaN."""
+        outputs = [each.id for each in self.graph.outputs]
+        return not symbol.inputs[0].dtype.is_float or hidden(symbol, self.consumers, outputs)
 
     def _values_of_top(self, symbol: Symbol) -> str | None:
         """Return the name of elements that are the first output of a TopK, whose second one are their positions."""
@@ -352,6 +361,9 @@ class GraphWriter:
         if isinstance(given, Unsqueezed):
             symbol = given.symbol
             return self.body.op("Unsqueeze", symbol.dtype, self.names[symbol.id], others=(self.body.ints(-1),))
+        if isinstance(given, Expanded):
+            shape = self.model.sizes.vector(given.shape)
+            return self.body.op("Expand", given.symbol.dtype, self.names[given.symbol.id], others=(shape,))
         return self.names[given.id]
 
     def _codes(self, made: Windowed, has_zero: bool = False) -> tuple[str, ...]:

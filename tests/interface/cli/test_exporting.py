@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import joinery as jn
 import numpy as np
@@ -141,6 +142,44 @@ def test_the_first_operation_that_differs_is_named(capsys: Capture, folder: Path
     assert lines[2].endswith("mul, float32 (n, 3), from a.onnx:0 in Mul 'scale'")
     assert lines[3].endswith("mul, float32 (n, 3), from b.onnx:0 in Mul 'scale'")
     assert lines[4] == "  2 of 6 elements, by at most 1.25; first at [0, 2]: 1.0 and 1.5"
+
+
+def renamed(folder: Path, name: str, outputs: str, *nodes: Any) -> Path:
+    """A model in a file that computes exp(x) under one name or several, or what the nodes compute."""
+    made = model(list(nodes) or [node("Exp", "x", outputs)], {"x": (F, ["n", 3])}, outputs)
+    (folder / name).write_bytes(made.SerializeToString())
+    return folder / name
+
+
+def test_outputs_of_other_names_are_compared_by_position(capsys: Capture, folder: Path) -> None:
+    given = ("--input", f"x={folder / 'x.npy'}")
+    logits, output = renamed(folder, "one.onnx", "logits"), renamed(folder, "two.onnx", "output0")
+    status, out, _ = run(capsys, "compare", logits, output, *given)
+    assert status == 0
+    assert "output logits of A is compared with output0 of B by its position" in " ".join(out.split())
+    assert "agree: 1 outputs" in out
+    other = renamed(folder, "three.onnx", "output0", node("Sinh", "x", "output0"))
+    status, out, _ = run(capsys, "compare", logits, other, *given)
+    assert status == 2
+    assert "output logits: 6 of 6 elements" in out
+
+
+def test_outputs_of_equal_names_are_compared_by_them_first(capsys: Capture, folder: Path) -> None:
+    given = ("--input", f"x={folder / 'x.npy'}")
+    both = [node("Exp", "x", "p"), node("Neg", "x", "q")]
+    one = renamed(folder, "one.onnx", "p q", *both)
+    two = renamed(folder, "two.onnx", "r p", node("Exp", "x", "p"), node("Neg", "x", "r"))
+    status, out, _ = run(capsys, "compare", one, two, *given)
+    assert (status, "agree: 2 outputs" in out) == (0, True)
+    assert "output q of A is compared with r of B by its position" in " ".join(out.split())
+    three = renamed(folder, "three.onnx", "p")
+    status, out, _ = run(capsys, "compare", one, three, *given)
+    assert (status, "agree: 1 outputs" in out) == (0, True)
+    assert "no such outputs: q of A" in " ".join(out.split())
+    four = renamed(folder, "four.onnx", "z")
+    told = run(capsys, "compare", one, four, *given)
+    assert told[0] == 2
+    assert "no output of the same name, and 2 and 1 outputs; fix: names such as z" in " ".join(told[2].split())
 
 
 def test_a_device_that_differs_is_found(capsys: Capture, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

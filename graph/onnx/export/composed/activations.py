@@ -21,13 +21,13 @@ _Signature: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Activation:
-    """An activation: the operator, the names of its attributes, the opset that has it, and how it is built."""
+    """An activation: the operator, the names of its attributes, the opsets that have it, and how it is built."""
 
     op: str
     signature: _Signature
     make: Callable[..., Symbol]
     numbers: tuple[str, ...] = ()
-    opset: int = 1
+    opsets: range = range(1, 1 << 16)
 
 
 def _swish(x: Symbol, alpha: float) -> Symbol:
@@ -46,7 +46,7 @@ _ALL = (
     _Activation("HardSwish", ("mul", "", "minimum"), activations.hard_swish),
     _Activation("Shrink", ("where", "less", "add", "where"), activations.shrink, ("lambd", "bias")),
     _Activation("ThresholdedRelu", ("where", "greater", "", "constant"), activations.thresholded_relu, ("alpha",)),
-    _Activation("Swish", ("mul", "", "sigmoid"), _swish, ("alpha",), 24),
+    _Activation("Swish", ("mul", "", "sigmoid"), _swish, ("alpha",), range(24, 25)),  # later onnxruntime 1.32 has none
     _Activation("Tan", ("div", "sin", "cos"), elementwise.tan),
     _Activation("Sinh", ("where", "less", "negate", "where"), elementwise.sinh),
     _Activation("Cosh", ("where", "less", "mul", "mul"), elementwise.cosh),
@@ -66,14 +66,14 @@ class Activations:
 
     def __init__(self, graph: Graph, opset: int) -> None:
         self._graph, self._opset = graph, opset
-        self._forms: dict[_Key, Form] = {}
+        self._forms: dict[_Key, Form | None] = {}
 
     def found(self, symbol: Symbol) -> Composed | None:
         """Return the node that a symbol is the result of."""
         if symbol.dtype is not float32:
             return None
         for each in _BY_ROW.get(symbol.op.name, ()):
-            if each.opset > self._opset or not _has(symbol, each.signature):
+            if self._opset not in each.opsets or not _has(symbol, each.signature):
                 continue
             key = (each.op, symbol.dtype, symbol.shape)
             if key not in self._forms:

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .....promotion.dtype import bool_, float32, int64
+from ....dims.dim import Extent
 from ....functions.networks.rotary import rotary_embedding
 from ....graph import Graph
 from ....symbol import Symbol
 from ...handlers.networks.transformers import attended
 from ..equality import found_among
-from .composed import Composed, plain, walked
+from .composed import Composed, Expanded, Operand, plain, walked
 
 OPSET = 23
 """The opset that has these operators."""
@@ -62,6 +63,8 @@ def _made(
     caches: _Caches, is_causal: bool, scale: float | None, softcap: float | None,
 ) -> Composed | None:  # fmt: skip
     rest = [*(() if mask is None else (mask,)), *(caches or ())]
+    if any([0 in each.shape for each in operands]):
+        return None  # which onnxruntime refuses
 
     def make(_: Graph, q: Symbol, k: Symbol, v: Symbol, *given: Symbol) -> Symbol:
         others = list(given)
@@ -77,7 +80,13 @@ def _made(
     if softcap is not None:
         attributes["softcap"] = softcap
     results = ((root,), *[(each,) for each in whole]) if caches is not None else ((root,),)
-    return Composed("Attention", (*operands, mask, *(caches or ())), results, attributes, {}, None, caches is not None)
+    given = (*operands, _for_queries(mask, root.shape[2]), *(caches or ()))
+    return Composed("Attention", given, results, attributes, {}, None, caches is not None)
+
+
+def _for_queries(mask: Symbol | None, length: Extent) -> Operand:
+    """Return a mask with a row for each query: onnxruntime refuses one row for all, though ONNX lets it broadcast."""
+    return mask if mask is None or mask.shape[-2] == length else Expanded(mask, (length, 1))
 
 
 def _keys(k: Symbol, v: Symbol) -> Iterator[tuple[Symbol, Symbol, _Caches]]:
@@ -133,6 +142,8 @@ def rotary(root: Symbol, graph: Graph) -> Composed | None:
 
                     if leaves[0].shape[-1:] != leaves[1].shape[-1:]:
                         continue
+                    if len(leaves) == 2 and leaves[0].shape[0] != x.shape[0]:
+                        continue  # onnxruntime has tables for each element of the batch
                     if found_among(graph, make, (x, *leaves), (root,)) is not None:
                         half, size = leaves[0].shape[-1], root.shape[-1]
                         if not isinstance(half, int) or not isinstance(size, int):

@@ -10,7 +10,7 @@ from ....graph import Graph
 from ....location import UNKNOWN
 from ....symbol import Symbol
 from ....types import Shape
-from ..equality import found_among, leaf_of, same_attributes
+from ..equality import UNFIT, found_among, leaf_of, same_attributes
 
 _MARKS = (0.1015625, 0.2109375, 0.3203125)
 """Numbers that stand for those of a graph: nothing that a function builds of them by itself is one of them."""
@@ -32,15 +32,21 @@ class Form:
     numbers: int
 
 
-def form_of(graph: Graph, make: Callable[..., Symbol], leaves: Sequence[tuple[DType, Shape]], numbers: int) -> Form:
-    """Return what a function builds of tensors of these types, and of so many numbers."""
+def form_of(graph: Graph, make: Callable[..., Symbol], leaves: Sequence[tuple[DType, Shape]], numbers: int) -> Form | None:
+    """Return what a function builds of tensors of these types, and of so many numbers; None if it refuses them."""
     scratch = graph.rewriting()
     inputs = [leaf_of(scratch, number, dtype, shape, UNKNOWN) for number, (dtype, shape) in enumerate(leaves)]
-    return Form(make, make(scratch, *inputs, *_MARKS[:numbers]), tuple(inputs), numbers)
+    try:
+        root = make(scratch, *inputs, *_MARKS[:numbers])
+    except UNFIT:
+        return None
+    return Form(make, root, tuple(inputs), numbers)
 
 
-def bound(graph: Graph, form: Form, symbol: Symbol) -> tuple[list[Symbol], list[float]] | None:
+def bound(graph: Graph, form: Form | None, symbol: Symbol) -> tuple[list[Symbol], list[float]] | None:
     """Return the leaves and numbers of which a function makes a symbol; None if it does not."""
+    if form is None:
+        return None
     found: dict[int, Symbol] = {}
     numbers: dict[int, float] = {}
     leaves = {leaf.id for leaf in form.leaves}

@@ -27,7 +27,15 @@ class Unsqueezed:
     symbol: Symbol
 
 
-Operand: TypeAlias = "Symbol | Constant | Size | Unsqueezed | None"
+@dataclass(frozen=True, slots=True, eq=False)
+class Expanded:
+    """An operand that is a symbol whose axes of size 1 are repeated, to a shape that broadcasts against its own."""
+
+    symbol: Symbol
+    shape: tuple[Extent, ...]
+
+
+Operand: TypeAlias = "Symbol | Constant | Size | Unsqueezed | Expanded | None"
 """What a node reads; None for an input that it does without."""
 
 
@@ -56,7 +64,7 @@ class Composed:
     @property
     def inputs(self) -> tuple[Symbol, ...]:
         """The symbols that the node reads."""
-        found = [each.symbol if isinstance(each, Unsqueezed) else each for each in self.operands]
+        found = [each.symbol if isinstance(each, (Unsqueezed, Expanded)) else each for each in self.operands]
         return tuple([each for each in found if isinstance(each, Symbol)])
 
     @property

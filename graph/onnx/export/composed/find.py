@@ -79,7 +79,7 @@ def _of_symbol(
     if row in ("concat", "cast", "reshape") and made is None:
         made = signal.transform(symbol, graph, opset)
     if row in ("reduce_max", "mean"):
-        made = sampling.roi_align(symbol, graph)
+        made = sampling.roi_align(symbol, graph, opset)
     return made or _of_rows(graph, symbol, consumers, opset)
 
 

@@ -40,8 +40,8 @@ def in_groups(root: Symbol, graph: Graph, opset: int) -> Composed | None:
     if number is None or x.shape != root.shape or (not isinstance(groups, int) and groups != x.shape[1]):
         return None
     is_instance = groups == x.shape[1]
-    if not is_instance and opset < _GROUPS:
-        return None
+    if not is_instance and (opset < _GROUPS or 0 in x.shape):
+        return None  # onnxruntime has no groups of nothing
 
     def make(_: Graph, value: Symbol, factors: Symbol, shifts: Symbol) -> Symbol:
         if is_instance:

@@ -20,6 +20,8 @@ _OLD_MODES = {"linear": "bilinear", "nearest": "nearest", "cubic": "bicubic"}
 """Names of modes before opset 20."""
 _PLAIN = ("zeros", "border", "reflection")
 _MAX_DEPTH = 400
+_NO_REGIONS = 22
+"""The opset from which on onnxruntime (1.32) has no RoiAlign."""
 
 
 def grid_sample(root: Symbol, graph: Graph, opset: int) -> Composed | None:
@@ -54,8 +56,10 @@ def grid_sample(root: Symbol, graph: Graph, opset: int) -> Composed | None:
     return None
 
 
-def roi_align(root: Symbol, graph: Graph) -> Composed | None:
+def roi_align(root: Symbol, graph: Graph, opset: int) -> Composed | None:
     """Return the node of regions of images that are reduced to bins."""
+    if opset >= _NO_REGIONS:
+        return None
     if root.op.name not in ("reduce_max", "mean") or root.dtype is not float32 or len(root.shape) != 4:
         return None
     apart, reading = root.inputs[0], _reading(root.inputs[0])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .....promotion.dtype import int64
-from ....dims.dim import Extent
+from ....dims.dim import Extent, lower_bound
 from ....functions.positions import is_never_negative
 from ....functions.triangles import one_hot as ones_at
 from ....graph import Graph
@@ -30,7 +30,8 @@ def one_hot(root: Symbol, graph: Graph) -> Composed | None:
         return None
     apart, counted = equal.inputs
     axis = len(root.shape) - len(counted.shape)
-    if not 0 <= axis < len(root.shape) or root.shape[axis] == 0:  # which onnxruntime takes for a negative depth
+    least = lower_bound(root.shape[axis]) if 0 <= axis < len(root.shape) else None
+    if not least or least < 0:  # onnxruntime takes 0 for a negative depth
         return None
     depth = root.shape[axis]
     source = apart.inputs[0]
@@ -42,14 +43,14 @@ def one_hot(root: Symbol, graph: Graph) -> Composed | None:
             def make(_: Graph, at: Symbol, pair: Symbol) -> Symbol:
                 return chosen_at(at, depth, pair, axis)
 
-            if found_among(graph, make, (positions, values), (root,)) is not None:
+            if positions.shape and found_among(graph, make, (positions, values), (root,)) is not None:
                 return plain("OneHot", (positions, Size((depth,), True), values), root, axis=axis)
     return None
 
 
 def _ones(root: Symbol, positions: Symbol, depth: Extent, axis: int, graph: Graph) -> Composed | None:
-    if positions.dtype is not int64 or not is_never_negative(positions):
-        return None  # OneHot counts negative positions from the end
+    if not positions.shape or positions.dtype is not int64 or not is_never_negative(positions):
+        return None  # OneHot has no single positions, and counts negative ones from the end
 
     def make(_: Graph, at: Symbol) -> Symbol:
         return ones_at(at, depth, root.dtype, axis)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from .....promotion.dtype import DTYPES, DType, bool_, float32, int32, int64, uint64
-from ..body import Body, OpsetNeeded, Refused
+from ..body import Body, Refused
 from ..registry import Call, never, writes
 from .arithmetic import one, zero
 
@@ -245,24 +245,6 @@ def _to_integer(body: Body, x: str, source: DType, target: DType) -> str:
         return body.cast(body.cast(inside, wide, int32), int32, target)
     is_above = body.node("GreaterOrEqual", x, body.constant(limit, wide))
     return body.select(is_above, body.constant(int(target.max_value), target), body.cast(inside, wide, target), target)
-
-
-@writes("bitcast")
-def bitcast(body: Body, call: Call, x: str) -> str:
-    source, target = call.operands[0], call.result
-    if source.names.onnx == target.names.onnx:
-        body.is_own = True
-        return body.node("Identity", x)
-    if not (source.is_float or target.is_float or source.is_complex or target.is_complex):
-        return body.cast(x, source, target)  # the same low bits
-    if call.opset < 26:
-        raise OpsetNeeded(26, "BitCast")
-    if target is bool_:  # one bit that stands for all: of 4 bits ONNX makes no bool of 8
-        bits = DTYPES[f"uint{source.bits}"]
-        return body.cast(body.node("BitCast", x, to=bits), bits, bool_)
-    if source is bool_:
-        x = body.cast(x, bool_, DTYPES[f"uint{target.bits}"])
-    return body.node("BitCast", x, to=target)
 
 
 never("ONNX has no operators on complex numbers", "compute with their parts outside of the graph", "real", "imag", "complex")

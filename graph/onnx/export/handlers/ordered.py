@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from .....promotion.dtype import bool_, int64
+from .....promotion.dtype import DType, bool_, int64
 from ....dims.dim import Dim
 from ....symbol import Symbol
-from ..body import Body, OpsetNeeded
+from ..body import Body, Subgraph
 from ..registry import Call, never, writes
 from ..sizes import Sizes
 from .structure import checked, sized
+
+_RUNNING_PRODUCTS = 26
+"""The opset that has CumProd."""
 
 
 @writes("argsort", "top_positions")
@@ -26,13 +27,71 @@ def in_order(body: Body, call: Call, x: str) -> str:
 
 @writes("cumprod")
 def cumprod(body: Body, call: Call, x: str) -> str:
-    if call.opset < 26:
-        raise OpsetNeeded(26, "CumProd")
-    axis = body.constant(call.attrs["axis"], int64)
-    flags: dict[str, Any] = {"exclusive": int(call.attrs["exclusive"]), "reverse": int(call.attrs["reverse"])}
-    if call.result is bool_:
-        return body.cast(body.node("CumProd", body.cast(x, bool_, int64), axis, **flags), int64, bool_)
-    return body.op("CumProd", call.result, x, others=(axis,), **flags)
+    """Multiply along an axis: by CumProd, which opset 26 has, before that one element after the other."""
+    is_exclusive, reverse, dtype = bool(call.attrs["exclusive"]), bool(call.attrs["reverse"]), call.result
+    x, wide = (body.cast(x, bool_, int64), int64) if dtype is bool_ else body.carried("CumProd", x, dtype)
+    if call.opset < _RUNNING_PRODUCTS:
+        found = _running(body, "Mul", x, wide, 1, call.attrs["axis"], reverse, is_exclusive)
+    else:
+        axis = body.constant(call.attrs["axis"], int64)
+        found = body.node("CumProd", x, axis, exclusive=int(is_exclusive), reverse=int(reverse))
+    return body.cast(found, wide, dtype) if dtype is bool_ else body.returned("CumProd", found, wide, dtype)
+
+
+@writes("cummax", "cummin")
+def running_extreme(body: Body, call: Call, x: str) -> str:
+    """Take the largest or smallest element so far; NaN from the first one on. Before all is the lowest or highest value."""
+    dtype, is_largest = call.result, call.row == "cummax"
+    x, wide = (body.cast(x, bool_, int64), int64) if dtype is bool_ else body.carried("TopK", x, dtype)
+    if dtype.is_float:
+        first = float("-inf" if is_largest else "inf")
+    else:
+        is_flipped = dtype.bits == 64 and dtype.kind != "int"  # the top bit, so that order counts
+        first = int(dtype.min_value if is_largest else dtype.max_value) - (1 << 63 if is_flipped else 0)
+    axis, reverse, is_exclusive = call.attrs["axis"], bool(call.attrs["reverse"]), bool(call.attrs["exclusive"])
+    found = _running(body, "Max" if is_largest else "Min", x, wide, first, axis, reverse, is_exclusive)
+    return body.cast(found, wide, dtype) if dtype is bool_ else body.returned("TopK", found, wide, dtype)
+
+
+def _running(
+    body: Body, op: str, x: str, dtype: DType, first: float, axis: int, reverse: bool, is_exclusive: bool
+) -> str:
+    """Combine elements along an axis, one after the other, beginning with a number that changes nothing.
+
+    onnxruntime refuses to scan no elements, and its process ends where each of them is empty: so nothing stays what it is.
+    """
+    some, none = Body(outer=body), Body(outer=body)
+    scanned = _scanned(some, op, x, dtype, first, axis, reverse, is_exclusive)
+    nothing = none.node("Identity", x)
+    is_empty = body.node("Equal", body.node("Size", x), body.constant(0, int64))
+    one, other = (Subgraph(name, inner, (), ((result, dtype, None),))
+                  for name, inner, result in (("nothing", none, nothing), ("elements", some, scanned)))  # fmt: skip
+    return body.node("If", is_empty, then_branch=one, else_branch=other)
+
+
+def _scanned(
+    body: Body, op: str, x: str, dtype: DType, first: float, axis: int, reverse: bool, is_exclusive: bool
+) -> str:
+    """Combine elements of a tensor that has some; where the number comes first, it is scanned and the last one is cut off."""
+    number, which, from_end = body.constant(first, dtype), body.ints(axis), int(reverse)
+    if is_exclusive:
+        x, whole = body.node("Pad", x, body.ints(from_end ^ 1, from_end), number, which), x
+    blank = body.node("Shape", body.node("Gather", x, body.constant(0, int64), axis=axis))
+    start = body.node("Expand", number, blank)
+    step = Body(outer=body)
+    before, element = body.name("so_far"), body.name("element")
+    after = step.node(op, before, element)
+    row = step.node("Identity", after)
+    inner = [(name, dtype, None) for name in (before, element, after, row)]
+    _, found = body.several(
+        "Scan", start, x, outputs=("last", "running"), body=Subgraph("running", step, tuple(inner[:2]), tuple(inner[2:])),
+        num_scan_inputs=1, scan_input_axes=(axis,), scan_input_directions=(from_end,), scan_output_axes=(axis,),
+        scan_output_directions=(from_end,),
+    )  # fmt: skip
+    if not is_exclusive:
+        return found
+    size = body.node("Shape", whole, start=axis, end=axis + 1)
+    return body.node("Slice", found, body.ints(from_end), body.node("Add", size, body.ints(from_end)), which)
 
 
 @sized("scatter")
@@ -79,5 +138,4 @@ def _scattered(body: Body, call: Call, x: str, positions: str, updates: str) -> 
     return body.returned(key, written, wide, call.result)
 
 
-never("ONNX has no running extremes", "jn.max or jn.min over windows", "cummax", "cummin")
 never("it is a step of sorting", "jn.argsort", "sort_keys")

@@ -89,7 +89,8 @@ def mean_over_space(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str | N
     """
     rank = len(symbol.shape)
     is_spatial = 3 < rank < 6 and symbol.attrs["keepdims"] and tuple(sorted(symbol.attrs["axes"])) == tuple(range(2, rank))
-    return body.node("GlobalAveragePool", x) if is_spatial and symbol.dtype is float32 else None
+    is_known_empty = 0 in symbol.inputs[0].shape
+    return body.node("GlobalAveragePool", x) if is_spatial and symbol.dtype is float32 and not is_known_empty else None
 
 
 @sized("pad")

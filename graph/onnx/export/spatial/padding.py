@@ -6,6 +6,7 @@ model states are those from which the importer computes the same number of windo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -15,6 +16,10 @@ from ....symbol import Symbol
 
 Widths: TypeAlias = tuple[tuple[Extent, Extent], ...]
 """Padding before and after, along each axis of space."""
+MAX_SPAN = 64
+"""How far padding that is looked for may reach."""
+MAX_PADDINGS = 32
+"""Combinations of paddings that are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,36 +54,45 @@ def unpadded(x: Symbol, value: float, channels: int) -> tuple[Symbol, Widths]:
 
 def stated(lines: Sequence[Line], may_round_up: bool) -> dict[str, Any] | None:
     """Return `pads`, with `ceil_mode` where the count of windows is rounded up, or `auto_pad`; None if there are none."""
-    pairs = [_pair(line, False) for line in lines]
-    if all(pair is not None for pair in pairs):
-        return {"pads": _pads(pairs)}
+    return next(all_stated(lines, may_round_up), None)
+
+
+def all_stated(lines: Sequence[Line], may_round_up: bool) -> Iterator[dict[str, Any]]:
+    """Yield what `stated` returns, and what else may be stated of windows that lie there."""
+    yield from ({"pads": pads} for pads in _pads(lines, False))
     for mode in ("SAME_UPPER", "SAME_LOWER"):
         if all(_is_same(line, mode) for line in lines):
-            return {"auto_pad": mode}
+            yield {"auto_pad": mode}
     if may_round_up:
-        pairs = [_pair(line, True) for line in lines]
-        if all(pair is not None for pair in pairs):
-            return {"pads": _pads(pairs), "ceil_mode": 1}
-    return None
+        yield from ({"pads": pads, "ceil_mode": 1} for pads in _pads(lines, True))
 
 
-def _pads(pairs: Sequence[tuple[int, int] | None]) -> tuple[int, ...]:
-    known = [pair for pair in pairs if pair is not None]
-    return (*[low for low, _ in known], *[high for _, high in known])
+def is_inferred(line: Line, high: int) -> bool:
+    """Return whether ONNX infers as many windows, rounded up: of known sizes it counts some that begin in the padding."""
+    if not (isinstance(line.extent, int) and isinstance(line.low, int)):
+        return True
+    return -(-(line.extent + line.low + high - line.span) // line.stride) + 1 == line.count
 
 
-def _pair(line: Line, rounds_up: bool) -> tuple[int, int] | None:
+def _pads(lines: Sequence[Line], rounds_up: bool) -> Iterator[tuple[int, ...]]:
+    choices = [list(_pairs(line, rounds_up)) for line in lines]
+    for pairs in itertools.islice(itertools.product(*choices), MAX_PADDINGS):
+        yield (*[low for low, _ in pairs], *[high for _, high in pairs])
+
+
+def _pairs(line: Line, rounds_up: bool) -> Iterator[tuple[int, int]]:
     if not isinstance(line.low, int):
-        return None
-    for high in _candidates(line):
+        return
+    for high in dict.fromkeys(_candidates(line)):
         reach = line.extent + line.low + high - line.span
         if rounds_up:  # a window that would begin in the padding at the end is dropped
             count = minimum(ceil_div(reach, line.stride) + 1, ceil_div(line.extent + line.low, line.stride))
         else:
             count = reach // line.stride + 1
-        if _positive(count) == line.count and line.high in (high, _width(line)):
-            return line.low, high
-    return None
+        if _positive(count) != line.count or line.high not in (high, _width(line)):
+            continue
+        if not rounds_up or is_inferred(line, high):
+            yield line.low, high
 
 
 def _candidates(line: Line) -> Iterator[int]:
@@ -86,7 +100,7 @@ def _candidates(line: Line) -> Iterator[int]:
         yield line.high
     if isinstance(line.low, int):
         yield line.low
-    yield from range(min(line.span, 64))
+    yield from range(min(line.span, MAX_SPAN))
 
 
 def _is_same(line: Line, mode: str) -> bool:

@@ -13,10 +13,12 @@ from ....graph import Graph
 from ....symbol import Symbol
 from ...handlers.spatial.pooling import counted
 from ..equality import found_among
-from .padding import Line, Widths, stated, unpadded
+from .padding import Line, Widths, all_stated, stated, unpadded
 
 _MAX_POOLED = frozenset(("float32", "float64", "float16", "int8", "uint8"))
 """Dtypes for which runtimes have MaxPool."""
+_DILATED = 19
+"""The opset from which on AveragePool has dilations."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +42,17 @@ class _Taken:
     dilation: int
 
 
-def pooled(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]]) -> Pooled | None:
+def has_dilations(dilations: Sequence[int], opset: int) -> bool:
+    """Return whether AveragePool of an opset has windows of these dilations."""
+    return opset >= _DILATED or all(gap == 1 for gap in dilations)
+
+
+def averaging(attributes: Mapping[str, Any], opset: int) -> dict[str, Any]:
+    """Return the attributes of AveragePool that an opset knows."""
+    return {name: value for name, value in attributes.items() if name != "dilations" or opset >= _DILATED}
+
+
+def pooled(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]], opset: int) -> Pooled | None:
     """Return the pooling whose first slice is `taken`, if there is one."""
     x = taken.inputs[0]
     rank = len(x.shape) - 2
@@ -56,7 +68,9 @@ def pooled(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]]) -
             along.append(found)
             value = found.result
         if len(along) == rank and any(each.size > 1 for each in along):
-            return (_largest if op == "maximum" else _mean)(graph, x, value, along, consumers)
+            if op == "maximum":
+                return _largest(x, value, along)
+            return _mean(graph, x, value, along, consumers, opset)
     return None
 
 
@@ -128,9 +142,7 @@ def _fits(padding: Mapping[str, Any], lines: Sequence[Line]) -> bool:
     return all(width < line.span for width, line in zip(pads, [*lines, *lines], strict=False))
 
 
-def _largest(
-    graph: Graph, x: Symbol, root: Symbol, along: Sequence[_Taken], consumers: Mapping[int, list[Symbol]]
-) -> Pooled | None:
+def _largest(x: Symbol, root: Symbol, along: Sequence[_Taken]) -> Pooled | None:
     dtype = x.dtype
     if dtype.name not in _MAX_POOLED:
         return None
@@ -143,26 +155,28 @@ def _largest(
 
 
 def _mean(
-    graph: Graph, x: Symbol, root: Symbol, along: Sequence[_Taken], consumers: Mapping[int, list[Symbol]]
+    graph: Graph, x: Symbol, root: Symbol, along: Sequence[_Taken], consumers: Mapping[int, list[Symbol]], opset: int
 ) -> Pooled | None:
+    if not has_dilations([each.dilation for each in along], opset):
+        return None
     after = consumers.get(root.id, [])
     if x.dtype is not float32 or len(after) != 1 or after[0].op.name != "div" or after[0].inputs[0] is not root:
         return None  # what a mean is divided by is a sum over windows, too
     quotient = after[0]
     image, widths = unpadded(x, 0.0, 1)
     lines = _lines(image, along, widths)
-    padding = stated(lines, may_round_up=False)
-    pads = None if padding is None else padding.get("pads")
-    if pads is None or not _fits({"pads": pads}, lines):
-        return None
-    rank = len(along)
-    steps = _steps(along)
+    rank, steps = len(along), _steps(along)
     counts = tuple([each.count for each in along])
-    over = Windows(steps["kernel_shape"], steps["strides"], steps["dilations"], pads[:rank], pads[rank:], counts)
-    for include in (0, 1):
-        def make(scratch: Graph, include: int = include) -> Symbol:
-            return counted(scratch, image.shape[2:], over, include)
+    for padding in all_stated(lines, may_round_up=True):
+        if not _fits(padding, lines):
+            continue
+        pads = padding.get("pads", (*[low for low, _ in widths], *[high for _, high in widths]))
+        over = Windows(steps["kernel_shape"], steps["strides"], steps["dilations"], pads[:rank], pads[rank:], counts)
+        for include in (0, 1):
+            def make(scratch: Graph, given: tuple[Windows, int] = (over, include)) -> Symbol:
+                return counted(scratch, image.shape[2:], *given)
 
-        if found_among(graph, make, (), (quotient.inputs[1],)) is not None:
-            return Pooled(quotient, "AveragePool", image, {**steps, "pads": pads, "count_include_pad": include})
+            if found_among(graph, make, (), (quotient.inputs[1],)) is not None:
+                given = {**steps, **padding, "count_include_pad": include}
+                return Pooled(quotient, "AveragePool", image, averaging(given, opset))
     return None

@@ -185,11 +185,14 @@ def _reaches(symbol: Symbol, key: int, consumers: Mapping[int, list[Symbol]]) ->
 def _turned(made: Resized) -> Resized | None:
     """Return a node that runtimes have: one that interpolates axes of space turns images with channels last.
 
-    onnxruntime interpolates the axes behind batch and channels, and of images (N, H, W, C) linearly. The result is None for
+    onnxruntime interpolates the axes behind batch and channels, three at most, cubically those of (N, C, H, W) alone, and
+    linearly those of (N, H, W, C). The result is None for
     other axes, and where no scale gives the sizes that are asked for.
     """
     rank = len(made.image.shape)
     if not all(isinstance(extent, int) for extent in made.image.shape) and made.scales is None:
+        return None
+    if (made.options.mode == "cubic" and rank != 4) or (made.options.mode == "linear" and rank > 5):
         return None
     linear_last = made.options.mode == "linear" and rank == 4 and set(made.axes) <= {1, 2}
     if made.options.mode == "nearest" or min(made.axes) >= 2 or linear_last:

@@ -7,6 +7,7 @@ graph has the same symbols, down to an image and a kernel, it is that convolutio
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,8 +22,8 @@ from ....graph import Graph
 from ....ops.shape import window_count
 from ....symbol import Symbol
 from ..equality import found_among
-from .padding import Line, Widths, stated, unpadded
-from .poolings import pooled
+from .padding import MAX_PADDINGS, MAX_SPAN, Line, Widths, is_inferred, stated, unpadded
+from .poolings import averaging, has_dilations, pooled
 from .quantised import requantised_sum
 
 Pairs = tuple[tuple[int, int], ...]
@@ -71,18 +72,18 @@ def weights_of(kernel: Symbol) -> Symbol:
     return kernel.inputs[0] if _permutes(kernel, (*range(2, len(kernel.shape)), 1, 0)) else kernel
 
 
-def find_windowed(graph: Graph, live: Sequence[Symbol]) -> dict[int, Windowed]:
+def find_windowed(graph: Graph, live: Sequence[Symbol], opset: int) -> dict[int, Windowed]:
     """Return the nodes that stand for several symbols, by the id of the symbol whose value they compute."""
     consumers = consumers_of(live)
     outputs = {symbol.id for symbol in graph.outputs}
     found: dict[int, Windowed] = {}
     for symbol in live:
         if symbol.op.name == "slice":
-            pool = pooled(graph, symbol, consumers)
+            pool = pooled(graph, symbol, consumers, opset)
             if pool is not None:
                 found[pool.root.id] = Windowed(pool.op, pool.image, None, pool.attributes, False, False)
         elif symbol.op.name == "windows" and is_spatial(symbol):
-            match = _matched(graph, symbol, consumers)
+            match = _matched(graph, symbol, consumers, opset)
             if match is not None:
                 root, made = with_channels_first(graph, *match, consumers)
                 if made.op == "ConvInteger" and not made.result_last:
@@ -155,15 +156,17 @@ def is_plain(taken: Symbol) -> bool:
     return counts == list(attrs["counts"])
 
 
-def _matched(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]]) -> tuple[Symbol, Windowed] | None:
+def _matched(
+    graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]], opset: int
+) -> tuple[Symbol, Windowed] | None:
     """Return the result of a convolution or pooling of these windows, with channels last, and its node."""
     rank, sizes = len(taken.attrs["axes"]), taken.attrs["sizes"]
     chain = chain_of(taken, consumers, 16 + int(np.prod(sizes)))
     for position, symbol in enumerate(chain):
         if symbol.op.name == "reduce_max" and position == 0:
-            return _max_pool(graph, taken, symbol) if is_plain(taken) else None
+            return _max_pool(graph, taken, symbol)
         if symbol.op.name == "div" and position == 1:
-            return _average_pool(graph, taken, symbol) if is_plain(taken) else None
+            return _average_pool(graph, taken, symbol, opset)
         if symbol.op.name in ("mul", "matmul"):
             for kernel in _kernels(symbol.inputs[1], sizes):
                 found = _conv(graph, taken, kernel, chain[position:], rank)
@@ -259,36 +262,70 @@ def _max_pool(graph: Graph, taken: Symbol, root: Symbol) -> tuple[Symbol, Window
     x, attrs = taken.inputs[0], taken.attrs
     if x.dtype.name not in _FLOATS["MaxPool"] or len(x.shape) != len(attrs["axes"]) + 2:
         return None
-    inner, pairs = unpadded_by_numbers(x, -np.inf)
+    for inner, pairs, rounds_up in padded_images(taken, -np.inf):
 
-    def make(scratch: Graph, value: Symbol) -> Symbol:
-        return convolution.max_pool(value, attrs["sizes"], attrs["strides"], attrs["dilations"], pairs)
-
-    if _too_wide(taken, pairs) or found_among(graph, make, (inner,), (root,)) is None:
-        return None
-    image, last = turned(inner)
-    return root, Windowed("MaxPool", image, None, {**_geometry(taken, pairs), "kernel_shape": attrs["sizes"]}, last, True)
-
-
-def _average_pool(graph: Graph, taken: Symbol, root: Symbol) -> tuple[Symbol, Windowed] | None:
-    x, attrs = taken.inputs[0], taken.attrs
-    if x.dtype.name not in _FLOATS["AveragePool"] or len(x.shape) != len(attrs["axes"]) + 2:
-        return None
-    inner, padded = unpadded_by_numbers(x, 0.0)
-    for include, pairs in ((True, _counted(root, inner, padded)), (False, padded)):
-        if pairs is None or _too_wide(taken, pairs):
-            continue
-
-        def make(scratch: Graph, value: Symbol, pairs: Pairs = pairs, include: bool = include) -> Symbol:
-            return convolution.avg_pool(
-                value, attrs["sizes"], attrs["strides"], attrs["dilations"], pairs, count_boundary=include
-            )
+        def make(scratch: Graph, value: Symbol, pairs: Pairs = pairs, rounds_up: bool = rounds_up) -> Symbol:
+            return convolution.max_pool(value, attrs["sizes"], attrs["strides"], attrs["dilations"], pairs, rounds_up)
 
         if found_among(graph, make, (inner,), (root,)) is not None:
             image, last = turned(inner)
-            given = {"kernel_shape": attrs["sizes"], "count_include_pad": int(include)}
-            return root, Windowed("AveragePool", image, None, {**_geometry(taken, pairs), **given}, last, True)
+            return root, Windowed("MaxPool", image, None, geometry(taken, pairs, rounds_up), last, True)
     return None
+
+
+def _average_pool(graph: Graph, taken: Symbol, root: Symbol, opset: int) -> tuple[Symbol, Windowed] | None:
+    x, attrs = taken.inputs[0], taken.attrs
+    if not has_dilations(attrs["dilations"], opset):
+        return None
+    if x.dtype.name not in _FLOATS["AveragePool"] or len(x.shape) != len(attrs["axes"]) + 2:
+        return None
+    for inner, padded, rounds_up in padded_images(taken, 0.0):
+        counted = None if rounds_up else _counted(root, inner, padded)
+        for include, pairs in ((True, counted), (True, padded), (False, padded)):
+            if pairs is None or _too_wide(taken, pairs):
+                continue
+
+            def make(scratch: Graph, value: Symbol, given: tuple[Pairs, bool, bool] = (pairs, rounds_up, include)) -> Symbol:
+                pairs, ceil_mode, boundary = given
+                return convolution.avg_pool(
+                    value, attrs["sizes"], attrs["strides"], attrs["dilations"], pairs, ceil_mode, boundary
+                )
+
+            if found_among(graph, make, (inner,), (root,)) is not None:
+                image, last = turned(inner)
+                given = {**geometry(taken, pairs, rounds_up), "count_include_pad": int(include)}
+                return root, Windowed("AveragePool", image, None, averaging(given, opset), last, True)
+    return None
+
+
+def padded_images(taken: Symbol, value: float) -> Iterator[tuple[Symbol, Pairs, bool]]:
+    """Yield of what image windows may be, how it is padded, and whether the number of windows is rounded up.
+
+    An image is padded as far as its windows reach. Where that is known, it is the padding; where it is an expression of sizes,
+    the padding is one for which functions compute as many windows, which reach as far.
+    """
+    inner, widths = unpadded(taken.inputs[0], value, -1)
+    by_numbers, pairs = unpadded_by_numbers(taken.inputs[0], value)
+    is_known = is_plain(taken) and not _too_wide(taken, pairs)
+    if is_known and by_numbers is inner:
+        yield inner, pairs, False
+    for rounds_up in (False, True):
+        choices = [_ends(line, number, taken, rounds_up) for number, line in enumerate(_lines(taken, inner, widths))]
+        for pairs in itertools.islice(itertools.product(*choices), MAX_PADDINGS):
+            if not _too_wide(taken, pairs):
+                yield inner, pairs, rounds_up
+    if is_known and by_numbers is not inner:
+        yield by_numbers, pairs, False
+
+
+def _ends(line: Line, number: int, taken: Symbol, rounds_up: bool) -> list[tuple[int, int]]:
+    """Return paddings of an axis with which it has the windows that it has, the same at both ends first."""
+    low, attrs = line.low, taken.attrs
+    if not isinstance(low, int) or low >= line.span:
+        return []
+    over = convolution.PoolingWindows(*[(attrs[name][number],) for name in ("sizes", "strides", "dilations")])
+    ends = [high for high in dict.fromkeys((low, *range(min(line.span, MAX_SPAN)))) if not rounds_up or is_inferred(line, high)]
+    return [(low, high) for high in ends if over.counts((line.extent,), ((low, high),), rounds_up) == (line.count,)]
 
 
 def _counted(root: Symbol, image: Symbol, padded: Pairs) -> Pairs | None:
@@ -328,9 +365,11 @@ def _steps(taken: Symbol) -> dict[str, Any]:
     return {"strides": taken.attrs["strides"], "dilations": taken.attrs["dilations"]}
 
 
-def _geometry(taken: Symbol, pairs: Pairs) -> dict[str, Any]:
+def geometry(taken: Symbol, pairs: Pairs, rounds_up: bool) -> dict[str, Any]:
+    """Return the attributes of a pooling by these windows."""
     low, high = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    return {**_steps(taken), "pads": (*low, *high)}
+    given = {**_steps(taken), "pads": (*low, *high), "kernel_shape": taken.attrs["sizes"]}
+    return {**given, "ceil_mode": 1} if rounds_up else given
 
 
 # -- images ------------------------------------------------------------------------------------------------------------

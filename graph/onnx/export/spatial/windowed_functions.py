@@ -19,19 +19,19 @@ from .windowed import (
     chain_of,
     consumers_of,
     find_windowed,
-    is_plain,
+    geometry,
     is_spatial,
+    padded_images,
     turned,
-    unpadded_by_numbers,
     with_channels_first,
 )
 
 _MAX_ORDER = 1 << 16
 
 
-def find_functions(graph: Graph, live: Sequence[Symbol]) -> dict[int, Windowed]:
+def find_functions(graph: Graph, live: Sequence[Symbol], opset: int) -> dict[int, Windowed]:
     """Return the nodes that stand for several symbols, by the id of the symbol whose value they compute."""
-    found = find_windowed(graph, live)
+    found = find_windowed(graph, live, opset)
     consumers = consumers_of(live)
     for symbol in live:
         if symbol.op.name == "reshape" and symbol.dtype.name == "float32":
@@ -50,22 +50,24 @@ def find_functions(graph: Graph, live: Sequence[Symbol]) -> dict[int, Windowed]:
 
 def _norm(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]]) -> tuple[Symbol, Windowed] | None:
     """Return the p-norm of windows, which has an integer for p."""
-    if not is_spatial(taken) or not is_plain(taken) or len(taken.inputs[0].shape) != len(taken.attrs["axes"]) + 2:
+    if not is_spatial(taken) or len(taken.inputs[0].shape) != len(taken.attrs["axes"]) + 2:
         return None
-    inner, pairs = unpadded_by_numbers(taken.inputs[0], 0.0)
-    roots = chain_of(taken, consumers, 2)
-    order, x = _order(inner)
-    if not 0 < order < _MAX_ORDER or order != int(order) or len(roots) < (1 if order == 1 else 2):
-        return None
-    attrs, root = taken.attrs, roots[0 if order == 1 else 1]
-    low, high = (tuple([pair[side] for pair in pairs]) for side in (0, 1))
-    over = Windows(attrs["sizes"], attrs["strides"], attrs["dilations"], low, high, attrs["counts"])
-    if found_among(graph, lambda _, value: pooling.lp_pooled(value, over, order, 1), (x,), (root,)) is None:
-        return None
-    image, last = turned(x)
-    given = {"kernel_shape": attrs["sizes"], "strides": attrs["strides"], "dilations": attrs["dilations"],
-             "pads": (*low, *high), "p": int(order)}  # fmt: skip
-    return root, Windowed("LpPool", image, None, given, last, True)
+    roots, attrs = chain_of(taken, consumers, 2), taken.attrs
+    for inner, pairs, rounds_up in padded_images(taken, 0.0):
+        order, x = _order(inner)
+        if not 0 < order < _MAX_ORDER or order != int(order) or len(roots) < (1 if order == 1 else 2):
+            continue
+        root = roots[0 if order == 1 else 1]
+        low, high = (tuple([pair[side] for pair in pairs]) for side in (0, 1))
+        over = Windows(attrs["sizes"], attrs["strides"], attrs["dilations"], low, high, attrs["counts"])
+
+        def make(_: Graph, value: Symbol, given: tuple[Windows, float] = (over, order)) -> Symbol:
+            return pooling.lp_pooled(value, *given, 1)
+
+        if found_among(graph, make, (x,), (root,)) is not None:
+            image, last = turned(x)
+            return root, Windowed("LpPool", image, None, {**geometry(taken, pairs, rounds_up), "p": int(order)}, last, True)
+    return None
 
 
 def _order(x: Symbol) -> tuple[float, Symbol]:
@@ -99,7 +101,7 @@ def _channels(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]]
     def make(scratch: Graph, value: Symbol) -> Symbol:
         return normalization.lrn(value, size, alpha, beta, bias, axis)
 
-    if rank < 3 or axis not in (1, rank - 1) or size % 2 == 0:  # onnxruntime has odd sizes
+    if rank != 4 or axis not in (1, rank - 1) or size % 2 == 0:  # onnxruntime has odd sizes, and images of four axes
         return None
     if x.shape != root.shape or found_among(graph, make, (x,), (root,)) is None:
         return None

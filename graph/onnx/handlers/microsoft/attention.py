@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from .....promotion.dtype import bool_, float32, int64
 from ....construction.stated import require_at_most
 from ....dims.dim import Extent, maximum
 from ....functions.activations import softmax
 from ....functions.building import apply
+from ....functions.creation import full
 from ....functions.joining import concat, stack
 from ....functions.linalg import matmul
 from ....functions.networks.rotary import rotated
@@ -41,12 +43,21 @@ def _scale(node: Node, q: Symbol) -> float:
     return 1.0 / math.sqrt(size)
 
 
-def _attended(q: Symbol, k: Symbol, v: Symbol, scale: float, bias: Symbol | None, softcap: float = 0.0) -> Symbol:
+def _attended(
+    q: Symbol, k: Symbol, v: Symbol, scale: float, biases: Sequence[Symbol], softcap: float = 0.0, sink: Symbol | None = None
+) -> Symbol:
+    """Attend, with scores to which biases are added one after the other: next to -10000 the order decides how they round.
+
+    sink: scores of one key more for each head (heads,), which has no value.
+    """
     scores = apply("mul", matmul(q, k.transpose()).cast(float32), scale)
     if softcap:
         scores = apply("mul", apply("tanh", apply("div", scores, softcap)), softcap)
-    if bias is not None:
+    for bias in biases:
         scores = apply("add", scores, bias.cast(float32))
+    if sink is not None:
+        last = apply("broadcast_to", sink.cast(float32).reshape((1, -1, 1, 1)), shape=(*scores.shape[:3], 1))
+        return matmul(softmax(concat([scores, last], 3), -1)[..., : scores.shape[3]].cast(v.dtype), v).cast(v.dtype)
     return matmul(softmax(scores, -1).cast(v.dtype), v).cast(v.dtype)
 
 
@@ -56,17 +67,28 @@ def _blocked(allowed: Symbol, filler: float) -> Symbol:
 
 
 def _causal(q: Symbol, past: Extent, total: Extent) -> Symbol:
-    """Return where query i sees key j: none after its own position."""
-    rows = apply("add", counting(q.graph, q.shape[2]), q.graph.dim_value(past)).reshape((q.shape[2], 1))
-    return apply("less_equal", counting(q.graph, total).reshape((1, total)), rows)
+    """Return where query i sees key j: none after its own position; as in onnxruntime the last query sees all keys."""
+    graph, length = q.graph, q.shape[2]
+    rows = counting(graph, length).reshape((length, 1))
+    seen = apply("less_equal", counting(graph, total).reshape((1, total)), apply("add", rows, graph.dim_value(past)))
+    if total == past + length:
+        return seen
+    return apply("logical_or", seen, apply("equal", rows, graph.dim_value(length - 1)))
 
 
-def _together(*parts: Symbol | None) -> Symbol | None:
-    total: Symbol | None = None
-    for part in parts:
-        if part is not None:
-            total = part if total is None else apply("add", total, part)
-    return total
+def _masked(node: Node, q: Symbol, past: Extent, total: Extent, mask: int, starts: bool = True) -> list[Symbol]:
+    """Return what masks add to scores: mask_filter_value where a key is padding, the lowest float, instead, where it is later.
+
+    So a query before which all is padding attends to that, and to nothing behind it.
+
+    mask: the position of the mask of keys among the inputs.  starts: whether it may say where keys begin.
+    """
+    filler = float(node.attr("mask_filter_value", -10000.0))
+    padding = _padding(node, node[mask], q.shape[0], total, filler, starts) if node.has(mask) else None
+    if not node.attr("unidirectional", 0):
+        return [] if padding is None else [padding]
+    seen, lowest = _causal(q, past, total), float(float32.min_value)
+    return [_blocked(seen, lowest) if padding is None else apply("where", seen, padding, q.graph.scalar(lowest, float32))]
 
 
 def _padding(node: Node, mask: Symbol, batch: Extent, length: Extent, filler: float, starts: bool = True) -> Symbol:
@@ -148,11 +170,8 @@ def multi_head_attention(node: Node) -> Result:
         past = node.shape(6)[2]
         k, v = concat([node[6], k], 2), concat([node[7], v], 2)
     total = k.shape[2]
-    filler = float(node.attr("mask_filter_value", -10000.0))
-    masked = _padding(node, node[4], q.shape[0], total, filler, starts=False) if node.has(4) else None
-    causal = _blocked(_causal(q, past, total), filler) if node.attr("unidirectional", 0) else None
-    bias = _together(masked, causal, node[5].cast(float32) if node.has(5) else None)
-    return _merged(_attended(q, k, v, _scale(node, q), bias)), k, v
+    biases = _masked(node, q, past, total, 4, starts=False) + ([node[5]] if node.has(5) else [])
+    return _merged(_attended(q, k, v, _scale(node, q), biases)), k, v
 
 
 @handles("Attention", domain=_DOMAIN)
@@ -185,11 +204,8 @@ def attended_by_one_matrix(node: Node, wide: Symbol, mask: int, past: int, bias:
         before = node.shape(past)[3]
         k, v = concat([node[past][0], k], 2), concat([node[past][1], v], 2)
     total = k.shape[2]
-    filler = float(node.attr("mask_filter_value", -10000.0))
-    masked = _padding(node, node[mask], q.shape[0], total, filler) if node.has(mask) else None
-    causal = _blocked(_causal(q, before, total), filler) if node.attr("unidirectional", 0) else None
-    added = _together(masked, causal, node[bias].cast(float32) if bias is not None and node.has(bias) else None)
-    result = _merged(_attended(q, k, v, _scale(node, q), added))
+    biases = _masked(node, q, before, total, mask) + ([node[bias]] if bias is not None and node.has(bias) else [])
+    result = _merged(_attended(q, k, v, _scale(node, q), biases))
     return result, stack([k, v], 0) if node.wants(1) else None
 
 
@@ -237,12 +253,15 @@ def group_query_attention(node: Node) -> Result:
     """
     heads, shared = node.attr("num_heads"), node.attr("kv_num_heads")
     node.require(heads > 0 and shared > 0 and heads % shared == 0, f"{heads} heads of queries, {shared} of keys")
-    for name in ("smooth_softmax", "k_quant_type", "v_quant_type", "kv_cache_bit_width", "qk_output"):
+    for name in ("k_quant_type", "v_quant_type", "kv_cache_bit_width", "qk_output"):
         if node.attr(name, 0) not in (0, -1, "NONE"):
             node.unsupported(name, "export the model without it")
-    if len(node) > 9 and any(node.has(position) for position in range(9, len(node))):
-        node.unsupported("position_ids, attention_bias or a head sink", "export the model without it")
+    if any(node.has(position) for position in (9, 10, *range(12, len(node)))):
+        node.unsupported("position_ids, attention_bias or scales of a cache", "export the model without it")
     q = node[0]
+    sink = node.agreeing(node[11], (heads,), "head_sink") if node.has(11) else None
+    if sink is None and node.attr("smooth_softmax", -1) == 1:  # one key more whose score is 0
+        sink = full(q.graph, (heads,), 0.0, float32)
     node.require(len(q.shape) == 3, f"queries of {len(q.shape)} axes; (batch, length, width) is expected")
     if node.has(1):
         q, k, v = _heads(q, heads), _heads(node[1], shared), _heads(node[2], shared)
@@ -278,7 +297,7 @@ def group_query_attention(node: Node) -> Result:
     if window > 0:
         allowed = apply("logical_and", allowed, apply("greater", reach, apply("sub", rows, window)))
     bias = _blocked(allowed.reshape((batch, 1, length, total)), float("-inf"))
-    result = _attended(q, keys, values, _scale(node, q), bias, float(node.attr("softcap", 0.0)))
+    result = _attended(q, keys, values, _scale(node, q), [bias], float(node.attr("softcap", 0.0)), sink)
     return _merged(result), k, v
 
 

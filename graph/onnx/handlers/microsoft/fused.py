@@ -5,11 +5,12 @@ from __future__ import annotations
 from .....promotion.dtype import float32, int32, uint8
 from ....functions.activations import gelu, hard_sigmoid, leaky_relu
 from ....functions.building import apply
+from ....functions.creation import full
 from ....functions.joining import stack
 from ....functions.linalg import matmul
 from ....functions.normalization import layer_norm, rms_norm
 from ....functions.positions import counting
-from ....functions.reductions import sum_
+from ....functions.reductions import mean, sum_
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
@@ -36,14 +37,20 @@ def quick_gelu(node: Node) -> Result:
 @handles("FusedMatMul", domain=_DOMAIN)
 def fused_matmul(node: Node) -> Result:
     """Multiply, with operands transposed on request, times a number."""
-    a, b = node[0], node[1]
-    if node.attr("transBatchA", 0) or node.attr("transBatchB", 0):
-        node.unsupported("transBatchA or transBatchB", "run the optimiser without this fusion")
-    a = a.transpose() if node.attr("transA", 0) else a
-    b = b.transpose() if node.attr("transB", 0) else b
+    a, b = (_matrices(node, position, name) for position, name in enumerate("AB"))
     alpha = float(node.attr("alpha", 1.0))
     result = matmul(a, b).cast(a.dtype)
     return result if alpha == 1 else apply("mul", result, alpha)
+
+
+def _matrices(node: Node, position: int, name: str) -> Symbol:
+    """Return an operand, whose first axis may be the one before the last, and whose last two axes may be exchanged."""
+    x = node[position]
+    rank = len(x.shape)
+    if node.attr(f"transBatch{name}", 0):
+        node.require(rank > 2, f"transBatch{name} of a tensor of {rank} axes", "3 axes or more")
+        x = x.permute((*range(1, rank - 1), 0, rank - 1))
+    return x.transpose() if node.attr(f"trans{name}", 0) else x
 
 
 def _activated(node: Node, x: Symbol, name: str, numbers: list[float]) -> Symbol:
@@ -110,16 +117,28 @@ def embed_layer_normalization(node: Node) -> Result:
 
 @handles("SkipLayerNormalization", domain=_DOMAIN)
 def skip_layer_normalization(node: Node) -> Result:
-    """Normalise a sum over the last axis, and return the sum, too."""
-    total = _skipped(node, 4)
-    return layer_norm(total, node[2], node.get(3), float(node.attr("epsilon", 1e-12))), None, None, total
+    """Normalise a sum over the last axis, and return the mean, the inverse of the deviation, and the sum, too."""
+    total, epsilon = _skipped(node, 4), float(node.attr("epsilon", 1e-12))
+    result = layer_norm(total, node[2], node.get(3), epsilon)
+    if not (node.wants(1) or node.wants(2)):
+        return result, None, None, total
+    value = total.cast(float32)
+    centre = mean(value, -1, True)
+    return result, centre, _inverse(apply("sub", value, centre), epsilon), total
 
 
 @handles("SkipSimplifiedLayerNormalization", domain=_DOMAIN)
 def skip_simplified_layer_normalization(node: Node) -> Result:
-    """Divide a sum by the root of its mean square over the last axis, and return the sum, too."""
-    total = _skipped(node, 3)
-    return rms_norm(total, node[2], float(node.attr("epsilon", 1e-12))), None, None, total
+    """Divide a sum by the root of its mean square over the last axis, and return what it is multiplied by, and the sum, too."""
+    total, epsilon = _skipped(node, 3), float(node.attr("epsilon", 1e-12))
+    inverse = _inverse(total.cast(float32), epsilon) if node.wants(2) else None
+    zeros = full(total.graph, (*total.shape[:-1], 1), 0.0, float32) if node.wants(1) else None  # for the mean, as onnxruntime
+    return rms_norm(total, node[2], epsilon), zeros, inverse, total
+
+
+def _inverse(x: Symbol, epsilon: float) -> Symbol:
+    """Return the inverse of the root of the mean square of the last axis."""
+    return apply("rsqrt", apply("add", mean(apply("mul", x, x), -1, True), epsilon))
 
 
 def _skipped(node: Node, bias: int) -> Symbol:

@@ -64,7 +64,7 @@ def quantised_average_pool(node: Node) -> Result:
     """Take the mean of what the codes of each window stand for."""
     is_last = bool(node.attr("channels_last", 0))
     x = plain(node, 0)
-    found = averaged(node, _first(x) if is_last else x)
+    found = averaged(node, _first(x) if is_last else x, by_kernel=True)
     return quantised_as(node, _last(found) if is_last else found, 3)
 
 

@@ -65,7 +65,7 @@ def scaled_dot_product(node: Node) -> Result:
     caches = (node[4], node[5]) if node.has(4) else None
     for position in (4, 5) if caches is not None else ():
         node.require(len(node.shape(position)) == 4, f"past keys or values of {len(node.shape(position))} axes; 4 are expected")
-    mask = node.get(3)
+    mask = None if not node.has(3) else _of_all_queries(node[3])
     keys = k.shape[2] if caches is None else caches[0].shape[2] + k.shape[2]
     if mask is not None and (mask.dtype not in (q.dtype,) and not mask.dtype.is_bool):
         raise LeftToDefinition
@@ -81,6 +81,15 @@ def scaled_dot_product(node: Node) -> Result:
     if len(node.shape(0)) == 3:
         y = y.permute((0, 2, 1, 3)).reshape((y.shape[0], y.shape[2], y.shape[1] * y.shape[3]))
     return y, keys_, values
+
+
+def _of_all_queries(mask: Symbol) -> Symbol:
+    """Return the one row of which a mask has a copy for each query: it broadcasts, and runtimes want the copies."""
+    if mask.op.name != "broadcast_to":
+        return mask
+    (row,) = mask.inputs
+    is_repeated = len(row.shape) == len(mask.shape) > 1 and row.shape[-2] == 1
+    return row if is_repeated and row.shape[:-2] == mask.shape[:-2] and row.shape[-1] == mask.shape[-1] else mask
 
 
 def _spans(node: Node, length: Extent, keys: Extent) -> bool:

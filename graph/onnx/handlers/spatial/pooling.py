@@ -82,12 +82,18 @@ def average_pool(node: Node) -> Result:
     return averaged(node, node[0])
 
 
-def averaged(node: Node, x: Symbol) -> Symbol:
-    """Return the mean of each window of images with channels first."""
+def averaged(node: Node, x: Symbol, by_kernel: bool = False) -> Symbol:
+    """Return the mean of each window of images with channels first.
+
+    by_kernel: whether sums are divided by the elements of a whole window where the padding counts, whatever rounding up adds.
+    """
     over = _over(node, x)
     value = x.cast(float32) if x.dtype.bits < 32 else x
     total = _separably("add", padded(value, over, 0.0), over)
-    counts = counted(node.graph, x.shape[2:], over, node.attr("count_include_pad", 0)).cast(total.dtype)
+    include = node.attr("count_include_pad", 0)
+    if include and by_kernel:
+        return apply("div", total, float(math.prod(over.kernel))).cast(x.dtype)
+    counts = counted(node.graph, x.shape[2:], over, include).cast(total.dtype)
     return apply("div", total, counts).cast(x.dtype)
 
 

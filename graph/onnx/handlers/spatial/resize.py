@@ -23,6 +23,10 @@ from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
 
+_ROUNDS = "pytorch"
+"""The producer of models whose corners are those of the result, as their authors computed it: the text of ONNX can be read so,
+and onnxruntime does it always. ONNX's own cases (`resize_downsample_scales_linear_align_corners`) take size times scale."""
+
 
 def _resized(
     node: Node, x: Symbol, options: Options, axes: list[Axis | SymbolicAxis], extrapolation: float = 0.0
@@ -67,12 +71,13 @@ def resize(node: Node) -> Result:
         roi = node.known(1, "the roi of Resize").reshape(-1).astype(np.float64).tolist()
         node.require(not crops or len(roi) == 2 * len(axes), f"{len(roi)} ends of regions for {len(axes)} axes")
         regions = list(zip(roi[: len(axes)], roi[len(axes) :], strict=True)) if crops else regions
+    is_whole = coordinates == "align_corners" and node.producer == _ROUNDS
     scales = _scales(node, axes)
     alongs: list[Axis | SymbolicAxis] = []
     for axis, scale, size, (start, stop) in zip(axes, *scales, regions, strict=True):
         extent = shape[axis]
         if not isinstance(extent, int) or (size is not None and not isinstance(size, int)):
-            symbolic = _symbolic(node, axis, extent, scale, size)
+            symbolic = _symbolic(node, axis, extent, scale, size, is_whole)
             alongs += [] if symbolic is None else [symbolic]
             continue
         node.require(
@@ -80,12 +85,18 @@ def resize(node: Node) -> Result:
             f"a scale {scale}, a region {start} to {stop}",
         )
         exact = size if size is not None else scaled(extent, scale, stop - start if crops else 1.0)
-        alongs.append(Axis(axis, extent, math.floor(exact), scale, float(exact), start, stop))
+        count = math.floor(exact)
+        alongs.append(Axis(axis, extent, count, scale, float(count if is_whole else exact), start, stop))
     return _resized(node, x, options, alongs, extrapolation)
 
 
-def _symbolic(node: Node, axis: int, extent: Extent, scale: float, size: Extent | None) -> SymbolicAxis | None:
-    """Return how an axis is resized at a run; None if it keeps its size."""
+def _symbolic(
+    node: Node, axis: int, extent: Extent, scale: float, size: Extent | None, is_whole: bool = False
+) -> SymbolicAxis | None:
+    """Return how an axis is resized at a run; None if it keeps its size.
+
+    is_whole: whether positions depend on the size of the result alone, and not on the product of which it is the whole part.
+    """
     if size is not None:
         return None if size == extent else SymbolicAxis(axis, extent, size)
     if scale == 1:
@@ -94,7 +105,7 @@ def _symbolic(node: Node, axis: int, extent: Extent, scale: float, size: Extent 
     if count is None:
         problem = f"a scale {scale:.9g} of axis {axis}, whose product with a size float32 rounds unevenly,"
         raise node.size_needed((extent,), problem)
-    return SymbolicAxis(axis, extent, count, scale)
+    return SymbolicAxis(axis, extent, count, None if is_whole else scale)
 
 
 def _scales(node: Node, axes: tuple[int, ...]) -> tuple[list[float], list[Extent | None]]:

@@ -31,6 +31,8 @@ NO_CAST = ("int2", "uint2", "float4_e2m1fn")
 """Dtypes for which onnxruntime has no kernel at all, not even of Cast."""
 NO_ARRAY = ("int2", "uint2", "int4", "uint4")
 """Dtypes of outputs that onnxruntime gives no NumPy array of."""
+SCANNED = ("cumprod", "cummax", "cummin")
+"""Rows that scan along an axis, which ONNX's evaluator does along the first only."""
 FEW_BITS = ("int2", "uint2", "int4", "uint4", "float4_e2m1fn")
 CARRIED = {
     "reshape": FEW_BITS,
@@ -60,6 +62,8 @@ def has_index(case: Case) -> bool:
 def first_of_each_row() -> list[Case]:
     found: dict[tuple[str, str], Case] = {}
     for case in op_cases(PLAIN):
+        if case.row in SCANNED:
+            continue
         if case.graph.outputs[0].dtype.bits in (1, 8, 32, 64):
             found.setdefault((case.row, case.dtype), case)
     return list(found.values())

@@ -75,8 +75,15 @@ def test_ones_are_a_node_where_positions_are_not_negative() -> None:
         assert "OneHot" not in agrees(built(function, ("int64", ("n",))), [POSITIONS])
 
 
+def test_single_positions_are_no_node() -> None:
+    found = agrees(built(lambda x: jn.one_hot(jn.argmax(x, -1), 5), ("float32", (5,))), [floats(5)])
+    found += agrees(built(lambda x: jn.one_hot(x, 5), ("uint8", ())), [np.array(3, np.uint8)])
+    assert "OneHot" not in found  # which has positions of one axis or more
+
+
 def test_a_depth_may_be_a_size_but_not_none() -> None:
-    symbolic = built(lambda x, y: jn.one_hot(jn.maximum(x, 0), jn.Dim("m"), axis=1), ("int64", ("n", "k")), ("int64", ("m",)))
+    types = (("int64", ("n", "k")), ("int64", ("m",)))
+    symbolic = built(lambda x, y: jn.one_hot(jn.maximum(x, 0), jn.Dim("m") + 1, axis=1), *types)
     assert "OneHot" in agrees(symbolic, [RNG.integers(-3, 9, (3, 4)), np.zeros(5, int)])
     assert "OneHot" not in agrees(built(lambda x: jn.one_hot(x, 0), ("uint8", ("n",))), [np.array([0], np.uint8)])
 

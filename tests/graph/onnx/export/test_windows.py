@@ -36,9 +36,9 @@ def node(op: str, *names: str, **attributes: Any) -> Any:
     return helper.make_node(op, list(names[:-1]), [names[-1]], **attributes)
 
 
-def agrees(graph: Any, *arrays: Any, tolerance: float = 2e-5) -> Any:
+def agrees(graph: Any, *arrays: Any, tolerance: float = 2e-5, **options: Any) -> Any:
     """The model of a graph, which computes what the evaluator does."""
-    made = exported(graph)
+    made = exported(graph, **options)
     want = jn.evaluate(graph, *arrays)
     run = by_onnxruntime if importlib.util.find_spec("onnxruntime") is not None else by_reference
     (got,) = run(made, graph, arrays)
@@ -232,3 +232,55 @@ def test_images_smaller_than_a_window_and_slices_of_nothing(function: str) -> No
     model = exported(graph)
     value = RNG.normal(size=(1, 2, 5, 3)).astype(np.float32)
     assert jn.evaluate(jn.from_onnx(model), value).shape == graph.outputs[0].shape
+
+
+@pytest.mark.parametrize("opset", [18, 19, 23])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("imported", [False, True])
+def test_means_of_windows_have_dilations_from_opset_19_on(opset: int, dilation: int, imported: bool) -> None:
+    if imported:
+        source = model([node("AveragePool", "x", "y", kernel_shape=[2, 3], dilations=[dilation] * 2, pads=[1, 1, 0, 1])],
+                       ["n", 4, 9, 8], {})  # fmt: skip
+        graph, shape = jn.from_onnx(source), (2, 4, 9, 8)
+    else:
+        graph, shape = jn.Graph("g", [jn.TensorType("float32", ("n", 9, 8, 4), "x")]), (2, 9, 8, 4)
+        graph.output(jn.avg_pool(graph.inputs[0], 3, 1, dilation, padding=1))
+    made = agrees(graph, RNG.normal(size=shape).astype(np.float32), opset=opset)
+    assert ("AveragePool" in operators(made)) == (opset >= 19 or dilation == 1)
+    assert structure(jn.from_onnx(made)) == structure(graph) or not imported
+
+
+POOLS: dict[str, tuple[Any, str]] = {
+    "max": (lambda x: jn.max_pool(x, 3, 2), "MaxPool"),
+    "max, padded": (lambda x: jn.max_pool(x, (2, 3), 2, padding=[(1, 0), (0, 2)]), "MaxPool"),
+    "max, rounded up": (lambda x: jn.max_pool(x, 3, 2, padding=1, ceil_mode=True), "MaxPool"),
+    "max, dilated": (lambda x: jn.max_pool(x, 3, 1, dilation=2, padding=2), "MaxPool"),
+    "mean": (lambda x: jn.avg_pool(x, 3, 2), "AveragePool"),
+    "mean, padded": (lambda x: jn.avg_pool(x, 3, (1, 3), padding=[(1, 0), (0, 2)]), "AveragePool"),
+    "mean of elements": (lambda x: jn.avg_pool(x, 3, 2, padding=1, count_boundary=False), "AveragePool"),
+    "mean, rounded up": (lambda x: jn.avg_pool(x, 3, 2, padding=1, ceil_mode=True), "AveragePool"),
+    "mean of elements, rounded up": (lambda x: jn.avg_pool(x, 3, 2, 1, 1, True, count_boundary=False), "AveragePool"),
+    "norm": (lambda x: jn.lp_pool(x, 3, 2, padding=1), "LpPool"),
+    "norm, rounded up": (lambda x: jn.lp_pool(x, 2, 3, ceil_mode=True, p=3.0), "LpPool"),
+}
+
+
+@pytest.mark.parametrize("case", POOLS)
+@pytest.mark.parametrize("shape", [("n", "h", "w", 4), ("n", "h", 8, 4), (2, 9, "w", 4), (2, 9, 8, 4), (2, "h", "h", 4)])
+def test_poolings_of_any_sizes_are_one_node(case: str, shape: tuple[Any, ...]) -> None:
+    build, op = POOLS[case]
+    graph = jn.Graph("g", [jn.TensorType("float32", shape, "x")])
+    graph.output(build(graph.inputs[0]))
+    made = exported(graph)
+    assert operators(made) == ["Transpose", op, "Transpose"]
+    for height, width in ((9, 8), (8, 8), (5, 6), (6, 5), (12, 7)):
+        sizes = {"n": 3, "h": height, "w": height if shape[2] == "h" else width}
+        whole = [sizes.get(extent, extent) for extent in shape]
+        x = RNG.normal(size=whole).astype(np.float32)
+        (got,) = by_onnxruntime(made, graph, [x])
+        np.testing.assert_allclose(got, jn.evaluate(graph, x), rtol=2e-5, atol=2e-5)
+        np.testing.assert_allclose(jn.evaluate(jn.from_onnx(made), x), jn.evaluate(graph, x), rtol=2e-5, atol=2e-5)
+    again = exported(jn.from_onnx(made))
+    assert operators(again) == operators(made)
+    (got,) = by_onnxruntime(again, graph, [x])
+    np.testing.assert_allclose(got, jn.evaluate(graph, x), rtol=2e-5, atol=2e-5)

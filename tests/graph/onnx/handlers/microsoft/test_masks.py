@@ -99,3 +99,63 @@ def test_other_vectors_are_refused() -> None:
     heads = "y = com.microsoft.MultiHeadAttention<num_heads=2>(q, q, q, , m)"
     with pytest.raises(jn.UserError, match="a mask of 4 elements for a batch of 2"):
         jn.from_onnx(model("(float[2, 5, 8] q, int32[4] m) => (float y)", heads))
+
+
+BACK = {
+    "keys": np.array([[0, 0, 0, 1, 1], [0, 1, 0, 1, 1]], np.int32), "nothing": np.zeros((2, LENGTH), np.int32),
+    "begins": np.array([5, 4, 3, 1], np.int32),
+    "queries": np.tril(np.ones((2, LENGTH, LENGTH), np.int32)) * np.array([0, 0, 1, 1, 0], np.int32),
+}  # fmt: skip
+"""Masks with padding before the keys: ends and beginnings, or which keys count."""
+
+
+@pytest.mark.parametrize("filler", ["", ", mask_filter_value=-3.5"])
+@pytest.mark.parametrize("kind", list(BACK))
+def test_padding_before_the_keys_lets_no_query_see_later_keys(kind: str, filler: str) -> None:
+    mask, arrays = BACK[kind], {"w": floats(WIDTH, 24), "b": floats(24)}
+    body = f"y = com.microsoft.Attention<num_heads=2, unidirectional=1{filler}>(x, w, b, m)"
+    made = model(f"(float[b, s, 8] x, {declared(mask, 'numbers')}) => (float y)", body, **arrays)
+    feeds = {"x": floats(2, LENGTH, 8), "m": mask}
+    compiled = serves(made, feeds, tolerance=2e-3)  # scores beside -10000 are rounded to a thousandth
+    later = {**feeds, "x": feeds["x"].copy()}
+    later["x"][:, -1] += 1
+    np.testing.assert_array_equal(compiled.run(later)["y"][:, :-1], compiled.run(feeds)["y"][:, :-1])
+
+
+@pytest.mark.parametrize("filler", ["", ", mask_filter_value=-3.5"])
+@pytest.mark.parametrize("kind", ["keys", "nothing", "queries"])
+@pytest.mark.parametrize("biased", [False, True])
+def test_padding_before_the_keys_of_several_heads(kind: str, filler: str, biased: bool) -> None:
+    mask, bias = BACK[kind], floats(2, 2, LENGTH, LENGTH)
+    body = f"y = com.microsoft.MultiHeadAttention<num_heads=2, unidirectional=1{filler}>(q, k, v, , m{', a' if biased else ''})"
+    given = f"float[b, s, 8] q, float[b, s, 8] k, float[b, s, 8] v, {declared(mask, 'numbers')}"
+    made = model(f"({given}{', float[b, 2, s, s] a' if biased else ''}) => (float y)", body)
+    extra = {"a": bias} if biased else {}
+    serves(made, {**{name: floats(2, LENGTH, 8) for name in "qkv"}, "m": mask, **extra}, tolerance=2e-3)
+
+
+def test_padding_before_the_keys_of_codes() -> None:
+    body = "y = com.microsoft.QAttention<num_heads=2, unidirectional=1>(x, w, b, s, t, m, z, o)"
+    made = model(
+        f"(uint8[b, s, 8] x, {declared(BACK['keys'], 'names')}) => (float y)", body, w=RNG.integers(-99, 99, (8, 24), np.int8),
+        b=floats(24), s=np.float32(0.02), t=np.float32(0.01), z=np.uint8(120), o=np.int8(3),
+    )  # fmt: skip
+    serves(made, {"x": RNG.integers(0, 255, (2, LENGTH, 8), np.uint8), "m": BACK["keys"]}, tolerance=2e-3)
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize(("queries", "keys", "past"), [(3, 5, 0), (5, 3, 0), (1, 5, 0), (2, 2, 3), (3, 5, 2), (1, 1, 3)])
+def test_causal_heads_with_other_numbers_of_queries_and_keys(queries: int, keys: int, past: int, named: bool) -> None:
+    q, k, p = f"[2, {queries}, 8]", f"[2, {keys}, 8]", f"[2, 2, {past}, 4]"
+    if named:
+        q, k, p = "[b, s, 8]", "[b, t, 8]", "[b, 2, p, 4]"
+    attributes = "num_heads=2, unidirectional=1"
+    feeds = {"q": floats(2, queries, 8), "k": floats(2, keys, 8), "v": floats(2, keys, 8)}
+    if past:
+        body = f"y, pk, pv = com.microsoft.MultiHeadAttention<{attributes}>(q, k, v, , , , c, d)"
+        made = model(f"(float{q} q, float{k} k, float{k} v, float{p} c, float{p} d) => (float y, float pk, float pv)", body)
+        feeds |= {"c": floats(2, 2, past, 4), "d": floats(2, 2, past, 4)}
+    else:
+        body = f"y = com.microsoft.MultiHeadAttention<{attributes}>(q, k, v)"
+        made = model(f"(float{q} q, float{k} k, float{k} v) => (float y)", body)
+    serves(made, feeds, tolerance=2e-4)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import joinery as jn
 import numpy as np
 import pytest
 
-from .....support.onnx_models import model, node
+from .....support.onnx_models import ReferenceEvaluator, model, node
 from .....support.tiers import both_tiers, share
 
 ort = pytest.importorskip("onnxruntime")
@@ -56,9 +57,36 @@ def test_scales(in_full: bool) -> None:
     cases = [(*case, scale, size) for case in CASES for scale in SCALES for size in SIZES]
     for mode, coordinates, rounding, scale, size in share(cases, 3, 41, in_full):
         if coordinates == "align_corners" and F(scale) * F(size) % 1:
-            continue  # onnxruntime takes the rounded size there, ONNX's own suite the exact one
+            continue  # onnxruntime takes the rounded size there, ONNX's own suite the exact one: see below
         options = {"mode": mode, "coordinate_transformation_mode": coordinates, "nearest_mode": rounding}
         require_same(resized(scale, "n", **options), resized(scale, size, **options), size, exactly=mode == "nearest")
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_corners_of_models_from_pytorch_are_those_of_the_result(mode: str) -> None:
+    """As onnxruntime always computes them, and PyTorch did; of other models those of the product, as in ONNX's suite."""
+    fractional = 0
+    for scale, size in itertools.product(SCALES, SIZES):
+        options = {"mode": mode, "coordinate_transformation_mode": "align_corners", "nearest_mode": "floor"}
+        made = [resized(scale, each, **options) for each in ("n", size)]
+        exact = float(F(scale) * F(size))
+        for each in made:
+            each.producer_name = "pytorch"
+        require_same(*made, size, exactly=mode == "nearest")
+        if mode != "linear" or exact == int(exact) or exact < 2:
+            continue
+        fractional += 1
+        x = np.random.default_rng(size).permutation(size).astype(F).reshape(1, 1, 1, size)
+        whole = np.interp(np.arange(int(exact)) * (size - 1) / (int(exact) - 1), np.arange(size), x.reshape(-1))
+        for each in made:
+            np.testing.assert_allclose(jn.evaluate(jn.from_onnx(each), x).reshape(-1), whole, rtol=1e-4, atol=1e-4)
+            each.producer_name = ""
+            found = np.interp(np.arange(int(exact)) * (size - 1) / (exact - 1), np.arange(size), x.reshape(-1))
+            np.testing.assert_allclose(jn.evaluate(jn.from_onnx(each), x).reshape(-1), found, rtol=1e-4, atol=1e-4)
+            (wanted,) = ReferenceEvaluator(made[1]).run(None, {"x": x})
+            np.testing.assert_allclose(found, wanted.reshape(-1), rtol=1e-4, atol=1e-4)
+            each.producer_name = "pytorch"
+    assert fractional > 10 or mode != "linear"
 
 
 def test_before_opset_11_smaller_scales_round_up() -> None:
