@@ -27,7 +27,7 @@ from .decompositions import compiled_decompositions
 from .layouts import Layout, Reading, dense_reading, layout_of, reading_of
 from .partition import Part, Partitioner
 from .parts import CompiledPart, PartInput, PartOutput, PartSize
-from .reading import Reader, gives_size, states_sizes
+from .reading import Reader, base_of, gives_size, states_sizes
 from .reporting import OWN_OPERATORS, GraphReport, started
 from .stepping import EagerStep, asserted, run_function
 from .triton_kernels import is_launch, kernel_name, launch_function
@@ -131,16 +131,31 @@ class _Building:
         attributes = [node for node in self.module.graph.nodes if node.op == "get_attr"]
         constants = {node.name: _attribute(self.module, node.target) for node in attributes}
         names = [node.name for node in self.placeholders]
-        pairs = [(target.name, source.name) for target, source in written]
+        pairs, changed = [], set()
+        for target, source in written:
+            changed.add(target)
+            pairs.append((target.name, source.name, source is not target and base_of(source) in changed))
         return run_function(names, constants, steps, last.args[0], pairs, self.report)
 
     def _written(self) -> list[tuple[Any, Any]]:
-        """Take the copies into inputs out of the graph: inputs, and what is written to them when all else is done."""
+        """Take the copies into inputs out of the graph: inputs, and what is written to them when all else is done.
+
+        A copy that is returned is the input itself; whatever else reads it gets the new value from a copy of its own.
+        """
+        graph, aten = self.module.graph, torch.ops.aten
         found = []
-        for node in list(self.module.graph.nodes):
-            if node.target is torch.ops.aten.copy_.default and not node.users and node.args[0].op == "placeholder":
-                found.append((node.args[0], node.args[1]))
-                self.module.graph.erase_node(node)
+        for node in list(graph.nodes):
+            if node.target is not aten.copy_.default or node.args[0].op != "placeholder":
+                continue
+            target, source = node.args[:2]
+            if any(user.op != "output" for user in node.users):
+                with graph.inserting_before(node):
+                    value = graph.call_function(aten.copy.default, (target, source))
+                value.meta = dict(node.meta)
+                node.replace_all_uses_with(value, lambda user: user.op != "output")
+            node.replace_all_uses_with(target)
+            graph.erase_node(node)
+            found.append((target, source))
         return found
 
     def _eager(self, node: Any, reasons: Mapping[str, str]) -> EagerStep:

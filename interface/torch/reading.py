@@ -314,6 +314,13 @@ def is_view(node: Any) -> bool:
     return all(each.alias_info is not None and not each.alias_info.is_write for each in schema.returns)
 
 
+def base_of(node: Any) -> Any:
+    """Return the node that a node is a view of, itself if it is none."""
+    while is_view(node):
+        node = node.args[0]
+    return node
+
+
 def rebase_views_by_strides(module: Any) -> None:
     """Let views by strides, which count from the beginning of a storage, be of what the storage was made for."""
     for node in module.graph.nodes:
