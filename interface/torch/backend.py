@@ -22,7 +22,7 @@ from ...promotion.dtype import bool_
 from ...promotion.errors import JoineryError, UserError
 from ...runtime.storage.cache import cache_of
 from ..compiling import compile as compile_model
-from .complex_edges import real_edges
+from .complex_edges import is_edge, pairs_of, real_edges
 from .decompositions import compiled_decompositions
 from .layouts import Layout, Reading, dense_reading, layout_of, reading_of
 from .partition import Part, Partitioner
@@ -168,7 +168,8 @@ class _Building:
         if getattr(node.target, "overloadpacket", None) is torch.ops.aten._assert_async:
             return EagerStep(node, asserted, None)
         entry = None
-        if schema is not None and not states_sizes(node) and node.target is not torch.ops.aten.view_as_complex.default:
+        is_view_of_pairs = is_edge(node) or node.target is torch.ops.aten.view_as_complex.default
+        if schema is not None and not states_sizes(node) and not is_view_of_pairs:
             entry = self.report.leave(str(node.target), reasons.get(node.name, "it has an effect"))
         return EagerStep(node, _callee(node), entry)
 
@@ -301,7 +302,12 @@ def _in_memory_order(name: str, ref: Ref, declared: TensorType, layout: Layout, 
 
 
 def _callee(node: Any) -> Any:
-    """Return what is called for a node. Fakes are sometimes wrong about strides: a view is a reshape, which never fails."""
+    """Return what is called for a node. Fakes are sometimes wrong about strides: a view is a reshape, which never fails.
+
+    Of complex numbers that PyTorch computes, pairs are a view.
+    """
+    if is_edge(node) and node.target is torch.ops.aten.view_as_real_copy.default:
+        return pairs_of
     return torch.ops.aten.reshape.default if node.target is torch.ops.aten.view.default else node.target
 
 

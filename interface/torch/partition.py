@@ -14,7 +14,7 @@ from ...graph.dims.dim import Dim
 from ...graph.types import TensorType
 from ...promotion.dtype import bool_
 from ...promotion.errors import JoineryError
-from .complex_edges import is_complex, pairs_of
+from .complex_edges import is_complex, is_edge, pairs_of
 from .reading import Reader, gives_size, is_view, rebase_views_by_strides, states_sizes
 
 _WHERE = re.compile(r"^graph: node '[^']*' \([^)]*\), from .*?:\d+ in \S+: ")
@@ -148,7 +148,7 @@ class Partitioner:
     def _is_operator(self, node: Any) -> bool:
         is_call = node.op == "call_function" and node.target is not operator.getitem
         is_size = self._is_size(node) and not gives_size(node)
-        return is_call and not is_size and not states_sizes(node) and node.target is not pairs_of
+        return is_call and not is_size and not states_sizes(node) and not is_edge(node)
 
     def _tail(self) -> tuple[list[Any], list[Any]]:
         """Return the views at the ends of the graph in order, and what they are views of."""

@@ -160,3 +160,42 @@ def test_a_value_that_is_a_view_of_what_is_written_first_is_read_before() -> Non
     for found, wanted in zip((*results, *given), (start.t(), start * 2 + 1, start * 2, start.t()), strict=True):
         torch.testing.assert_close(found, wanted)
     assert results[0] is given[1]
+
+
+# -- complex numbers ---------------------------------------------------------------------------------------------------
+
+
+def numbers(*shape: int) -> Any:
+    return torch.complex(torch.arange(float(torch.Size(shape).numel())), torch.ones(())).reshape(shape)
+
+
+VIEWS: dict[str, Callable[..., Any]] = {
+    "chunk": lambda x: x.chunk(2, 1)[-1], "split": lambda x: x.split(2, 1)[1], "rows": lambda x: x.unbind(0)[1],
+    "slice": lambda x: x[1:], "diagonal": lambda x: x.diagonal(1), "chunk of t": lambda x: x.t().chunk(2, 0)[1],
+    "both": lambda x: x.chunk(2, 1), "conjugate": lambda x: x.conj()[1:], "pairs": lambda x: torch.view_as_real(x)[1:],
+    "real": lambda x: x.real, "imaginary": lambda x: x[1:].imag, "and a use": lambda x: (x[1:], x[1:] * 2j),
+    "of a use": lambda x: (y := x * 2j, y[0], y.real), "beside it": lambda x: (x[:, ::2], (x + 1).t(), x.abs()),
+}  # fmt: skip
+
+
+@SIZES
+@pytest.mark.parametrize("mode", ["plain", "gradient", "inference"])
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_of_complex_tensors(name: str, mode: str, dynamic: Any) -> None:
+    def make() -> tuple[Any]:
+        return (torch.cat([numbers(2, 4), numbers(2, 4) + 100])[2:].requires_grad_(mode == "gradient"),)
+
+    with torch.inference_mode(mode == "inference"):
+        assert_same(VIEWS[name], make, dynamic=dynamic)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x * 2j, lambda x: x.exp(), lambda x: x - x, lambda x: x.tan(), lambda x: (x * 2).transpose(0, 2),
+    lambda x: (y := x * 2, y[0]), lambda x: (y := x.tan(), y[0], y * 2), lambda x: (y := x.tan() * 2, y.real),
+])  # fmt: skip
+@pytest.mark.parametrize("has_gradient", [False, True])
+def test_complex_results_have_the_strides_of_eager(function: Callable[..., Any], has_gradient: bool) -> None:
+    def make() -> tuple[Any]:
+        return (numbers(2, 3, 4).permute(2, 0, 1).requires_grad_(has_gradient),)
+
+    assert_same(function, make)
