@@ -135,3 +135,39 @@ def test_exported_models_have_pairs_for_complex_inputs_and_outputs() -> None:
     wanted = Model()(x, z)
     np.testing.assert_allclose(turned, wanted[0].numpy(), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(spectrum, torch.view_as_real(wanted[1]).numpy(), rtol=1e-5, atol=1e-5)
+
+
+REAL = torch.arange(1.0, 5.0).reshape(2, 2)
+MIXED: dict[str, Callable[[Any, Any], Any]] = {
+    "copy": lambda z, r: z.clone().copy_(r), "row": lambda z, r: torch.select_scatter(z, r[0].to(z.dtype), 0, 1),
+    "item": lambda z, r: torch.slice_scatter(z, r[:1], 0, 0, 1), "pad": lambda z, r: torch.nn.functional.pad(z, [1, 1], value=1.5),
+    "choice": lambda z, r: torch.where(r > 2, z, r.double()), "number": lambda z, r: torch.where(r > 2, 2.0, z),
+    "side by side": lambda z, r: torch.cat([z, r.double()]), "stack": lambda z, r: torch.stack([r, z]),
+    "sum": lambda z, r: torch.sum(r, 0, dtype=torch.complex64), "mean": lambda z, r: torch.mean(r, 0, dtype=torch.complex64),
+    "running sum": lambda z, r: torch.cumsum(r, 0, dtype=torch.complex64), "integers": lambda z, r: z.clone().copy_(r.long()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_real_numbers_among_complex_ones_have_no_imaginary_part(name: str) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, z: Any, r: Any) -> Any:
+            return MIXED[name](z, r)
+
+    z = torch.complex(REAL - 3, REAL + 7)
+    assert_same(MIXED[name], z, REAL)
+    graph = jn.from_exported(torch.export.export(Model(), (z, REAL)))
+    found = jn.evaluate(graph, torch.view_as_real(z).numpy(), REAL.numpy())
+    np.testing.assert_allclose(found, torch.view_as_real(MIXED[name](z, REAL)).numpy())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
+def test_real_numbers_are_written_into_a_complex_input(dtype: Any) -> None:
+    def write(a: Any, b: Any) -> None:
+        a.copy_(b)
+        b.zero_()
+
+    a, b = torch.complex(REAL, REAL), REAL.to(dtype, copy=True)
+    compiled(write, a, b)
+    torch.testing.assert_close(a, REAL.to(torch.complex64))
+    assert not b.any()
