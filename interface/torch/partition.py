@@ -74,6 +74,7 @@ class Partitioner:
         self.calls = {call.name: call for call in calls if call.name not in self.reasons}
         self._keep_storages()
         self._keep_complex()
+        self._opaque = {node.name: node for node in self.nodes if node.name in reader.opaque}
         self.node_of: dict[Ref, Any] = {}
         for node in module.graph.nodes:
             ref = reader.refs.get(node.name)
@@ -175,9 +176,17 @@ class Partitioner:
             if node in found or node.op == "placeholder":
                 continue
             found.add(node)
-            operands = node.all_input_nodes
-            pending += self._decided(operands) if self._is_compiled(node) else operands
+            pending += self._operands(node)
         return found
+
+    def _operands(self, node: Any) -> list[Any]:
+        """Return the nodes that must run before a node does."""
+        if not self._is_compiled(node):
+            return list(node.all_input_nodes)
+        found = dict.fromkeys(self._decided(node.all_input_nodes))
+        if self._opaque and (call := self.calls.get(node.name)) is not None:  # sizes of equal expressions have one name
+            found.update(dict.fromkeys(self._opaque[name] for name in sizes_of((call,)) if name in self._opaque))
+        return list(found)
 
     def _decided(self, operands: Iterable[Any]) -> list[Any]:
         """Return the operands of a compiled node that must run: sizes are expressions, of what `.item()` gives in the end."""
@@ -204,8 +213,7 @@ class Partitioner:
         for node in self.nodes:
             if node not in self._needed or node.op == "get_attr":
                 continue
-            operands = self._decided(node.all_input_nodes) if self._is_compiled(node) else node.all_input_nodes
-            before = [levels[each] for each in operands if each in levels]
+            before = [levels[each] for each in self._operands(node) if each in levels]
             if node.target is pairs_of:
                 levels[node] = -1  # before everything, since it is of an input
             elif self._is_compiled(node):
@@ -261,33 +269,35 @@ class Partitioner:
         return Ref(node.name)
 
     def _sizes(self, calls: Sequence[Call], inputs: Iterable[Any]) -> tuple[str, ...]:
-        used: dict[str, None] = {}
-
-        def look(value: object) -> None:
-            if isinstance(value, Dim):
-                used.update(dict.fromkeys(sorted(value.symbols())))
-            elif isinstance(value, (tuple, list)):
-                for each in value:
-                    look(each)
-            elif isinstance(value, Condition):
-                look(value.parts)
-            elif isinstance(value, Program):
-                look_inside(value.calls)
-
-        def look_inside(calls: Sequence[Call]) -> None:
-            for call in calls:
-                look(call.arguments)
-                look(tuple(call.options.values()))
-                look([result.shape for result in call.results if result is not None])
-
-        look_inside(calls)
+        used = sizes_of(calls)
         known = {extent.name for call in calls if call.op in DECIDING for result in call.results if result is not None
                  for extent in result.shape if isinstance(extent, Dim) and decided(extent)}  # fmt: skip
         for node in inputs:
             shape = self.reader.type_of(node.meta["val"], node.name).shape
-            look(shape)
+            _add_sizes(shape, used)
             known |= {extent.name for extent in shape if isinstance(extent, Dim) and extent.name}
         return tuple([name for name in used if name not in known])
+
+
+def sizes_of(calls: Iterable[Call]) -> dict[str, None]:
+    """Return the symbolic sizes that calls name, in order."""
+    used: dict[str, None] = {}
+    for call in calls:
+        _add_sizes((call.arguments, *call.options.values()), used)
+        _add_sizes([result.shape for result in call.results if result is not None], used)
+    return used
+
+
+def _add_sizes(value: object, used: dict[str, None]) -> None:
+    if isinstance(value, Dim):
+        used.update(dict.fromkeys(sorted(value.symbols())))
+    elif isinstance(value, (tuple, list)):
+        for each in value:
+            _add_sizes(each, used)
+    elif isinstance(value, Condition):
+        _add_sizes(value.parts, used)
+    elif isinstance(value, Program):
+        used.update(sizes_of(value.calls))
 
 
 def _users(node: Any) -> list[Any]:
