@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch._decomp
 from torch.export import default_decompositions
 
@@ -34,9 +37,41 @@ def exported_decompositions() -> Any:
     for overload in list(table):
         if handled(overload, alone=True):
             del table[overload]
+    if _ADDCMUL in table:
+        table[_ADDCMUL] = _by_whole_value(table[_ADDCMUL])
     return table
 
 
 def compiled_decompositions() -> dict[Any, Any]:
     """Return the table for AOTAutograd, which takes composites apart itself: to collect these takes a fifth of a second."""
-    return {overload: rule for overload, rule in _core_decompositions().items() if not handled(overload)}
+    table = {overload: _tried(rule) for overload, rule in _core_decompositions().items() if not handled(overload)}
+    if _ADDCMUL in table:
+        table[_ADDCMUL] = _by_whole_value(table[_ADDCMUL])
+    return table
+
+
+_ADDCMUL = torch.ops.aten.addcmul.default
+
+
+def _tried(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a rule that leaves an operator whole where it raises an exception: operators take more than their rules."""
+
+    @functools.wraps(rule)
+    def tried(*arguments: Any, **options: Any) -> Any:
+        try:
+            return rule(*arguments, **options)
+        except Exception:
+            return NotImplemented
+
+    return tried
+
+
+def _by_whole_value(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the rule of `addcmul` with the factor that the operator takes for integers, which the rule refuses."""
+
+    @functools.wraps(rule)
+    def addcmul(tensor: Any, *factors: Any, value: Any = 1) -> Any:
+        is_whole = not (tensor.is_floating_point() or tensor.is_complex()) and isinstance(value, float)
+        return rule(tensor, *factors, value=int(value) if is_whole else value)
+
+    return addcmul

@@ -105,8 +105,17 @@ class _Writer:
             return None
         if not set(part.needs) <= set(self.inputs):
             return None
-        call = self.constant(part.caller(self.inputs))
-        return [f"results = {call}(*arguments)", "arguments.clear()", "report.calls += 1", "return results"]
+        line = f"results = {self.constant(part.caller(self.inputs))}(*arguments)"
+        values = {name: f"arguments[{position}]" for position, name in enumerate(self.inputs)}
+        return [*self._tried(part, line, "results", values), "arguments.clear()", "report.calls += 1", "return results"]
+
+    def _tried(self, part: CompiledPart, line: str, results: str, values: Mapping[str, str]) -> list[str]:
+        """Return the lines of a part, which PyTorch runs if its run raises an exception and all that this needs is there."""
+        if part.rerun is None or not set(part.rerun.needs) <= set(values):
+            return [line]
+        given = ", ".join(["error", *[values[name] for name in part.rerun.needs]])
+        again = f"{results} = {self.constant(part.rerun)}({given})"
+        return ["try:", f"    {line}", "except Exception as error:", f"    {again}"]
 
     def _stepwise(self) -> list[str]:
         lines: list[str] = []
@@ -132,7 +141,7 @@ class _Writer:
         last: dict[str, int] = {}
         for position, step in enumerate(self.steps):
             if isinstance(step, CompiledPart):
-                used = [*step.needs, *(output.name for output in step.outputs)]
+                used = [*step.needs, *(step.rerun.needs if step.rerun else ()), *(output.name for output in step.outputs)]
             else:
                 used = [step.node.name, *(node.name for node in step.node.all_input_nodes)]
             last.update(dict.fromkeys(used, position))
@@ -147,10 +156,11 @@ class _Writer:
     def _part(self, part: CompiledPart) -> list[str]:
         call = self.constant(part.caller(part.needs))
         arguments = ", ".join(self.variables[name] for name in part.needs)
+        known = dict(self.variables)
         for output in part.outputs:
             self.variables[output.name] = self.variable()
         results = ", ".join(self.variables[output.name] for output in part.outputs)
-        lines = [f"{results}, = {call}({arguments})"]
+        lines = self._tried(part, f"{results}, = {call}({arguments})", f"{results},", known)
         for output in part.outputs:
             if output.layout.copies:
                 variable = self.variables[output.name]

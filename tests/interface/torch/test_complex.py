@@ -140,7 +140,8 @@ def test_exported_models_have_pairs_for_complex_inputs_and_outputs() -> None:
 REAL = torch.arange(1.0, 5.0).reshape(2, 2)
 MIXED: dict[str, Callable[[Any, Any], Any]] = {
     "copy": lambda z, r: z.clone().copy_(r), "row": lambda z, r: torch.select_scatter(z, r[0].to(z.dtype), 0, 1),
-    "item": lambda z, r: torch.slice_scatter(z, r[:1], 0, 0, 1), "pad": lambda z, r: torch.nn.functional.pad(z, [1, 1], value=1.5),
+    "item": lambda z, r: torch.slice_scatter(z, r[:1], 0, 0, 1),
+    "pad": lambda z, r: torch.nn.functional.pad(z, [1, 1], value=1.5),
     "choice": lambda z, r: torch.where(r > 2, z, r.double()), "number": lambda z, r: torch.where(r > 2, 2.0, z),
     "side by side": lambda z, r: torch.cat([z, r.double()]), "stack": lambda z, r: torch.stack([r, z]),
     "sum": lambda z, r: torch.sum(r, 0, dtype=torch.complex64), "mean": lambda z, r: torch.mean(r, 0, dtype=torch.complex64),

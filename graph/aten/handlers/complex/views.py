@@ -20,14 +20,15 @@ _PARTWISE = (
     "diagonal.default", "clone.default", "alias.default", "detach.default", "lift_fresh_copy.default", "contiguous.default",
     "index.Tensor", "index_select.default", "gather.default", "slice_scatter.default", "select_scatter.default",
     "constant_pad_nd.default", "sum.default", "sum.dim_IntList", "mean.default", "mean.dim", "cumsum.default", "neg.default",
-    "where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar", "copy.default", "unfold.default", "tril.default", "triu.default", "index_put.default",
+    "where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar",
+    "copy.default", "unfold.default", "tril.default", "triu.default", "index_put.default",
 )  # fmt: skip
 """Operators that treat both parts alike."""
 
 
 _VALUES = {"copy": (0, 1), "slice_scatter": (0, 1), "select_scatter": (0, 1), "where": (1, 2), "index_put": (0, 2),
            "constant_pad_nd": (0, 2)}  # fmt: skip
-"""Operator → positions of the arguments that are put into the result; elsewhere the first. What is real has no imaginary part."""
+"""Operator → positions of the arguments that are put into the result; elsewhere the first. Real ones have no imaginary part."""
 
 
 def _of(value: Any, position: int) -> Any:
