@@ -18,10 +18,10 @@ from ...graph.dims.dim import Dim
 from ...graph.types import TensorType
 from ...lowering.numerics import checked_numerics
 from ...promotion.dtype import bool_
-from ...promotion.errors import UserError
+from ...promotion.errors import InternalError, UserError
 from ...runtime.storage.cache import cache_of
 from ..compiling import compile as compile_model
-from .complex_edges import is_edge, pairs_of, real_edges
+from .complex_edges import is_complex, is_edge, pairs_of, real_edges
 from .decompositions import compiled_decompositions
 from .layouts import Layout, Reading, dense_reading, layout_of, reading_of
 from .partition import Part, Partitioner
@@ -232,6 +232,8 @@ class _Building:
             assert isinstance(ref, Ref)
             results.append((node.name, _in_memory_order(node.name, ref, declared, layout, calls)))
             outputs.append(PartOutput(node.name, declared, layout))
+        if any(is_complex(node) for node in (*part.inputs, *part.outputs)):
+            raise InternalError("a part that takes or returns complex numbers, and not pairs")
         graph = import_program(Program(self.report.name, tuple(sources), tuple(calls), tuple(results), {}))
         chosen = self.options
         model = compile_model(graph, "cpu", threads=chosen.threads, numerics=chosen.numerics, cache=chosen.cache)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -71,6 +72,35 @@ def _viewed(graph: Any, node: Any, views: dict[Any, Any], last: Any) -> Any:
         made = node
     views[node] = made
     return made
+
+
+def carried_as_pairs(module: Any, group: Callable[[Any], object]) -> bool:
+    """Put pairs between complex numbers and what reads them in another group; return whether there are such.
+
+    group: of a node: the part of joinery that computes it, or whether it is PyTorch's; None for nodes that are not computed.
+    """
+    graph = module.graph
+    is_changed = False
+    for node in list(graph.nodes):
+        if node.op != "call_function" or not is_complex(node) or isinstance(node.meta["val"], (tuple, list)):
+            continue
+        own = group(node)
+        readers: dict[object, list[Any]] = {}
+        for user in node.users:
+            theirs = None if user.op == "output" or user.target is operator.getitem else group(user)
+            is_pairs = is_edge(user) and user.target is _REAL
+            if own is not None and theirs is not None and theirs != own and not is_pairs:
+                readers.setdefault(theirs, []).append(user)
+        if readers:
+            is_changed = True
+            with graph.inserting_before(node.next):
+                pairs = node.args[0] if is_edge(node) else _pairs(graph, node, _REAL)
+            for users in readers.values():
+                with graph.inserting_before((node if is_edge(node) else pairs).next):
+                    anew = _complex(graph, pairs)
+                for user in users:
+                    user.replace_input_with(node, anew)
+    return is_changed
 
 
 def is_edge(node: Any) -> bool:

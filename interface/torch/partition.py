@@ -14,7 +14,7 @@ from ...graph.dims.dim import Dim
 from ...graph.types import TensorType
 from ...promotion.dtype import bool_
 from ...promotion.errors import JoineryError
-from .complex_edges import is_complex, is_edge, pairs_of
+from .complex_edges import carried_as_pairs, is_complex, is_edge, pairs_of
 from .reading import Reader, gives_size, is_view, rebase_views_by_strides, states_sizes
 
 _WHERE = re.compile(r"^graph: node '[^']*' \([^)]*\), from .*?:\d+ in \S+: ")
@@ -62,22 +62,33 @@ class Partitioner:
         """wanted: the nodes whose values the graph returns or writes."""
         self.module, self.reader, self.sources = module, reader, tuple(sources)
         rebase_views_by_strides(module)
-        self.nodes = [node for node in module.graph.nodes if node.op in ("call_function", "get_attr")]
         self.wanted = list(dict.fromkeys(wanted))
+        self.reasons: dict[str, str] = {}
+        self._read()
+        if carried_as_pairs(module, self._is_compiled):
+            reader.begin_again()
+            self._read()
+
+    def _read(self) -> None:
+        """Read the calls of all nodes, and try which of them can be imported."""
+        self.nodes = [node for node in self.module.graph.nodes if node.op in ("call_function", "get_attr")]
+        reader = self.reader
         calls = reader.calls(self.nodes)
         program = Program("graph", (*self.sources, *reader.sources, *self._sizes_alone()), tuple(calls), (), {})
-        self.reasons: dict[str, str] = {}
         for refusal in refusals(program):
             self.reasons[refusal.call.name] = _reason(reader.refused.get(refusal.call.name, refusal.error))
         for name, error in reader.refused.items():
             self.reasons.setdefault(name, _reason(error))
         self.calls = {call.name: call for call in calls if call.name not in self.reasons}
+
+    def _decide(self) -> None:
+        """Decide what PyTorch runs beside the nodes that cannot be imported."""
         self._keep_storages()
         self._keep_complex()
-        self._opaque = {node.name: node for node in self.nodes if node.name in reader.opaque}
+        self._opaque = {node.name: node for node in self.nodes if node.name in self.reader.opaque}
         self.node_of: dict[Ref, Any] = {}
-        for node in module.graph.nodes:
-            ref = reader.refs.get(node.name)
+        for node in self.module.graph.nodes:
+            ref = self.reader.refs.get(node.name)
             if isinstance(ref, Ref):
                 self.node_of.setdefault(ref, node)
 
@@ -122,9 +133,15 @@ class Partitioner:
 
     def divided(self) -> Division:
         """Return the steps."""
-        tail, bases = self._tail()
-        self._needed = self._demanded([*bases, *self.wanted], set(tail))
-        levels = self._levels()
+        while True:
+            self._decide()
+            tail, bases = self._tail()
+            self._needed = self._demanded([*bases, *self.wanted], set(tail))
+            levels = self._levels()
+            if not carried_as_pairs(self.module, lambda node: levels.get(node) if self._is_compiled(node) else None):
+                break
+            self.reader.begin_again()
+            self._read()
         steps: list[Part | Any] = []
         for level in sorted({*levels.values()}):
             inside = [node for node in self.nodes if levels.get(node) == level]
@@ -221,6 +238,9 @@ class Partitioner:
             else:
                 last = max([last, *(level if level % 2 else level + 1 for level in before)])
                 levels[node] = last
+        for node in levels:  # complex numbers are made of pairs by the part that reads them
+            if is_edge(node) and is_complex(node) and self._is_compiled(node):
+                levels[node] = min([levels[user] for user in node.users if user in levels], default=levels[node])
         return levels
 
     # -- parts ---------------------------------------------------------------------------------------------------------

@@ -57,6 +57,11 @@ class Reader:
         self.conditions: dict[str, Any] = {}
         self.opaque: set[str] = set()
 
+    def begin_again(self) -> None:
+        """Forget what was read of nodes, since the graph has changed; inputs and names of sizes stay."""
+        self.refused.clear()
+        self.sources.clear()
+
     def source(self, node: Any, name: str) -> Source | None:
         """Return an input of the graph under a name, for which the node stands from now on; None if it is no tensor."""
         value = node.meta.get("val")
