@@ -138,7 +138,8 @@ class Partitioner:
             tail, bases = self._tail()
             self._needed = self._demanded([*bases, *self.wanted], set(tail))
             levels = self._levels()
-            if not carried_as_pairs(self.module, lambda node: levels.get(node) if self._is_compiled(node) else None):
+            compiled = {node: level for node, level in levels.items() if self._is_compiled(node)}
+            if not carried_as_pairs(self.module, compiled.get):
                 break
             self.reader.begin_again()
             self._read()

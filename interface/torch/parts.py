@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import sympy
 import torch
 
 from ...graph.types import TensorType
@@ -238,5 +237,5 @@ class Rerun:
 def _number(value: Any, sizes: Mapping[str, int]) -> Any:
     """Return what a symbolic number is for sizes."""
     expression = value.node.expr
-    known = expression.xreplace({symbol: sympy.Integer(sizes[str(symbol)]) for symbol in expression.free_symbols})
+    known = expression.subs({symbol: sizes[str(symbol)] for symbol in expression.free_symbols})
     return {"SymInt": int, "SymFloat": float}.get(type(value).__name__, bool)(known)

@@ -146,7 +146,7 @@ def test_parts_around_what_pytorch_computes_exchange_pairs(name: str, has_gradie
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
     assert [each.stride() for each in found[0]] == [each.stride() for each in wanted[0]]
     known = ("sin", "cos", "tan", "bessel_j0", "bessel_j1", "i0", "i1")
-    left = {entry.name.split(".")[1].removeprefix("special_") for graph in joinery.torch.report() for entry in graph.eager.values()}
+    left = {name.split(".")[1].removeprefix("special_") for graph in joinery.torch.report() for name in graph.eager}
     assert left <= set(known)
 
 
