@@ -107,11 +107,29 @@ def _parts(extent: Extent, inner: list[Extent]) -> tuple[Extent, Extent]:
 
 def _factor(atom: Atom, inner: list[Extent]) -> Extent:
     if atom.kind != "max":
+        dividend, divisor = _bound(atom.args[0], inner), atom.args[1]
+        if isinstance(divisor, int) and divisor:
+            inner.append(dividend)
+            return _divided(dividend, abs(divisor)) if atom.kind == "floordiv" else abs(divisor)
         # a quotient is at most its dividend, a remainder less than its divisor or the dividend
-        return _bound(atom.args[0], inner) + _bound(atom.args[1], inner)
+        return dividend + _bound(divisor, inner)
     # max(p, 0): min(n, 2^63 - 1) is n - max(n - (2^63 - 1), 0), which is no more than n, and computes nothing that is larger
     positive, negative = _parts(atom.args[0], inner)
     inner.append(positive)
     if not isinstance(negative, int) or negative >= 1 << 63:
         inner.append(negative)
     return positive
+
+
+def _divided(extent: Extent, divisor: int) -> Extent:
+    """Returns a bound of |x // divisor|, for a polynomial that bounds |x|: its terms, each divided and rounded up.
+
+    A block that covers an axis of any size is of 2^48 elements: its number of blocks is 1, which the dividend does not say.
+    """
+    total: Extent = 0
+    for coefficient, monomial in extent.terms if isinstance(extent, Dim) else [(extent, ())]:
+        term: Extent = -(-coefficient // divisor)
+        for name, power in monomial:
+            term = term * dim(name) ** power
+        total = total + term
+    return total

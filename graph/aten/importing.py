@@ -249,7 +249,8 @@ class Importer:
     def _operands(self, call: Call) -> Iterable[str]:
         for position, value in enumerate(call.arguments):
             if isinstance(value, Ref):
-                symbol = self.values.get(value.name, (None,))[value.position or 0]
+                values = self.values.get(value.name, ())
+                symbol = values[value.position or 0] if (value.position or 0) < len(values) else None
                 if symbol is not None:
                     yield f"\n  operand {position}: {value.name} {symbol.dtype} {shape_text(symbol.shape)}"
             else:

@@ -264,13 +264,17 @@ def _use_counts(symbols: Sequence[Symbol], outputs: Sequence[Symbol]) -> dict[in
 
 
 def _bind(symbol: Symbol, dims: Mapping[str, int], bound: Mapping[int, BoundSymbol]) -> BoundSymbol:
-    """Return the symbol with every dim in its shape and attributes replaced by its size."""
+    """Return the symbol with every dim in its shape and attributes replaced by its size.
+
+    Attributes of host operations stay: they name sizes that the operation decides, or one beside it.
+    """
+    is_host = symbol.op.kind == "host"
     return BoundSymbol(
         symbol.op.name,
         symbol.dtype,
         tuple(evaluate_dim(extent, dims) for extent in symbol.shape),
         tuple(bound[operand.id] for operand in symbol.inputs),
-        {name: _sized(value, dims) for name, value in symbol.attrs.items()},
+        dict(symbol.attrs) if is_host else {name: _sized(value, dims) for name, value in symbol.attrs.items()},
     )
 
 

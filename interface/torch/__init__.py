@@ -65,14 +65,19 @@ def to_array(tensor: Any) -> Array:
     """Return a tensor of the CPU as an array over the same memory, with its strides, in bfloat16 and 8-bit floats too.
 
     Elements that memory does not have as they are (negated views, zeros without memory) are written to new memory first.
+    Raises `UserError` for sparse, nested and quantised tensors, and those of other devices.
     """
-    from .tensors import to_array
+    from .tensors import checked_array
 
-    return to_array(tensor)
+    return checked_array(tensor)
 
 
 def to_tensor(array: Array) -> Any:
-    """Return an array as a tensor of PyTorch over the same memory, in bfloat16 and 8-bit floats too."""
-    from .tensors import to_tensor
+    """Return an array as a tensor of PyTorch over the same memory, in bfloat16 and 8-bit floats too.
 
-    return to_tensor(array)
+    Of a read-only array it is one over a copy, since PyTorch has no tensors that may not be written. Raises `UserError` for
+    arrays with negative strides or another byte order.
+    """
+    from .tensors import checked_tensor
+
+    return checked_tensor(array)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,16 +18,16 @@ from ...graph.dims.dim import Dim
 from ...graph.types import TensorType
 from ...lowering.numerics import checked_numerics
 from ...promotion.dtype import bool_
-from ...promotion.errors import JoineryError, UserError
+from ...promotion.errors import InternalError, UserError
 from ...runtime.storage.cache import cache_of
 from ..compiling import compile as compile_model
-from .complex_edges import real_edges
+from .complex_edges import is_complex, is_edge, pairs_of, real_edges
 from .decompositions import compiled_decompositions
 from .layouts import Layout, Reading, dense_reading, layout_of, reading_of
 from .partition import Part, Partitioner
-from .parts import CompiledPart, PartInput, PartOutput, PartSize
-from .reading import Reader, gives_size, states_sizes
-from .reporting import OWN_OPERATORS, GraphReport, started
+from .parts import CompiledPart, PartInput, PartOutput, PartSize, Rerun
+from .reading import Reader, base_of, gives_size, higher_order_name, sizes_before, states_sizes
+from .reporting import OWN_OPERATORS, GraphReport, problem_of, started, tell
 from .stepping import EagerStep, asserted, run_function
 from .triton_kernels import is_launch, kernel_name, launch_function
 
@@ -70,29 +69,32 @@ def backend(
 
 
 def _compiled(kind: str, options: Options, module: Any, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    """Return what runs a graph of AOTAutograd. What cannot be compiled is left to PyTorch, reported, and told of once."""
+    """Return what runs a graph of AOTAutograd. What cannot be compiled is left to PyTorch, reported, and told of once.
+
+    So are faults of ours: nothing here is the user's mistake, since PyTorch has run the graph on fake tensors.
+    """
     report = started(kind)
     with unset_fake_temporarily():
         try:
-            return _boxed(_Building(module, options, report).built())
-        except JoineryError as error:
-            report.failure = str(error).partition("\n")[0]
+            return _boxed(_Building(_GraphCopy(module), options, report).built())
+        except Exception as error:
+            report.failure = problem_of(error)
             report.nodes = sum(node.op == "call_function" for node in module.graph.nodes)
-            _tell(f"{report.name} ({kind}) is left to PyTorch: {report.failure}")
-            return _eager(module)
-
-
-def _tell(message: str) -> None:
-    warnings.warn(f"joinery: {message}", stacklevel=2)
+            report.compiled = report.segments = 0
+            report.eager.clear()
+            tell(f"{report.name} ({kind}) is left to PyTorch: {report.failure}")
+            return _boxed(_eager(module))
 
 
 def _eager(module: Any) -> Callable[[list[Any]], Any]:
+    """Return what runs a module in PyTorch on a list, which it empties."""
+
     def run(arguments: list[Any]) -> Any:
         given = list(arguments)
         arguments.clear()
         return module(*given)
 
-    return _boxed(run)
+    return run
 
 
 def _boxed(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
@@ -101,10 +103,23 @@ def _boxed(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     return run
 
 
+class _GraphCopy:
+    """A copy of a module's graph, with the module's attributes: it may be changed, and the module still runs as it was."""
+
+    def __init__(self, module: Any) -> None:
+        self.original = module
+        self.graph = torch.fx.Graph()
+        nodes: dict[Any, Any] = {}
+        self.graph.output(self.graph.graph_copy(module.graph, nodes))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.original, name)
+
+
 class _Building:
     """A graph while its steps are made."""
 
-    def __init__(self, module: Any, options: Options, report: GraphReport) -> None:
+    def __init__(self, module: _GraphCopy, options: Options, report: GraphReport) -> None:
         self.module, self.options, self.report = module, options, report
         self.reader = Reader(module, strict=False)
         self.placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
@@ -131,16 +146,31 @@ class _Building:
         attributes = [node for node in self.module.graph.nodes if node.op == "get_attr"]
         constants = {node.name: _attribute(self.module, node.target) for node in attributes}
         names = [node.name for node in self.placeholders]
-        pairs = [(target.name, source.name) for target, source in written]
+        pairs, changed = [], set()
+        for target, source in written:
+            changed.add(target)
+            pairs.append((target.name, source.name, source is not target and base_of(source) in changed))
         return run_function(names, constants, steps, last.args[0], pairs, self.report)
 
     def _written(self) -> list[tuple[Any, Any]]:
-        """Take the copies into inputs out of the graph: inputs, and what is written to them when all else is done."""
+        """Take the copies into inputs out of the graph: inputs, and what is written to them when all else is done.
+
+        A copy that is returned is the input itself; whatever else reads it gets the new value from a copy of its own.
+        """
+        graph, aten = self.module.graph, torch.ops.aten
         found = []
-        for node in list(self.module.graph.nodes):
-            if node.target is torch.ops.aten.copy_.default and not node.users and node.args[0].op == "placeholder":
-                found.append((node.args[0], node.args[1]))
-                self.module.graph.erase_node(node)
+        for node in list(graph.nodes):
+            if node.target is not aten.copy_.default or node.args[0].op != "placeholder":
+                continue
+            target, source = node.args[:2]
+            if any(user.op != "output" for user in node.users):
+                with graph.inserting_before(node):
+                    value = graph.call_function(aten.copy.default, (target, source))
+                value.meta = dict(node.meta)
+                node.replace_all_uses_with(value, lambda user: user.op != "output")
+            node.replace_all_uses_with(target)
+            graph.erase_node(node)
+            found.append((target, source))
         return found
 
     def _eager(self, node: Any, reasons: Mapping[str, str]) -> EagerStep:
@@ -153,19 +183,24 @@ class _Building:
         if getattr(node.target, "overloadpacket", None) is torch.ops.aten._assert_async:
             return EagerStep(node, asserted, None)
         entry = None
-        if schema is not None and not states_sizes(node) and node.target is not torch.ops.aten.view_as_complex.default:
+        is_view_of_pairs = is_edge(node) or node.target is torch.ops.aten.view_as_complex.default
+        if schema is not None and not states_sizes(node) and not is_view_of_pairs:
             entry = self.report.leave(str(node.target), reasons.get(node.name, "it has an effect"))
+        elif name := higher_order_name(node.target):
+            entry = self.report.leave(name, reasons.get(node.name, "it runs other operators"))
         return EagerStep(node, _callee(node), entry)
 
     def _part(self, part: Part) -> list[CompiledPart | EagerStep]:
         """Return a compiled part; or its nodes for PyTorch to run, if compiling fails."""
         try:
             made = self._compiled_part(part)
-        except JoineryError as error:
-            problem = str(error).partition("\n")[0]
-            _tell(f"a part of {self.report.name} is left to PyTorch: {problem}")
+        except Exception as error:
+            problem = problem_of(error)
+            tell(f"a part of {self.report.name} is left to PyTorch: {problem}")
             names = {call.name for call in part.calls}
-            nodes = [node for node in self.module.graph.nodes if node.name in names or _producer(node) in names]
+            inside = {node for node in self.module.graph.nodes if node.name in names or _producer(node) in names}
+            inside |= sizes_before(inside)
+            nodes = [node for node in self.module.graph.nodes if node in inside]
             return [self._eager(node, dict.fromkeys(names, problem)) for node in nodes]
         self.report.segments += 1
         return [made]
@@ -197,11 +232,23 @@ class _Building:
             assert isinstance(ref, Ref)
             results.append((node.name, _in_memory_order(node.name, ref, declared, layout, calls)))
             outputs.append(PartOutput(node.name, declared, layout))
+        if any(is_complex(node) for node in (*part.inputs, *part.outputs)):
+            raise InternalError("a part that takes or returns complex numbers, and not pairs")
         graph = import_program(Program(self.report.name, tuple(sources), tuple(calls), tuple(results), {}))
         chosen = self.options
         model = compile_model(graph, "cpu", threads=chosen.threads, numerics=chosen.numerics, cache=chosen.cache)
         plain = partial(self._compiled_part, part, dense_reading)
-        return CompiledPart(model, inputs, needed, outputs, self.report, plain, cache_of(chosen.cache))
+        return CompiledPart(model, inputs, needed, outputs, self.report, plain, cache_of(chosen.cache), self._rerun(part))
+
+    def _rerun(self, part: Part) -> Rerun | None:
+        inside = {call.name for call in part.calls}
+        try:
+            return Rerun(self.module, inside, part.outputs, _callee, self._symbol_source, self.report)
+        except UserError:
+            return None
+
+    def _symbol_source(self, symbol: str) -> PartSize:
+        return replace(self._size_source(self.reader.names.get(symbol, symbol)), name=symbol)
 
     def _size_source(self, name: str) -> PartSize:
         """Return where a symbolic size is found when the graph runs: an input that is the size, or an axis of one."""
@@ -286,7 +333,12 @@ def _in_memory_order(name: str, ref: Ref, declared: TensorType, layout: Layout, 
 
 
 def _callee(node: Any) -> Any:
-    """Return what is called for a node. Fakes are sometimes wrong about strides: a view is a reshape, which never fails."""
+    """Return what is called for a node. Fakes are sometimes wrong about strides: a view is a reshape, which never fails.
+
+    Of complex numbers that PyTorch computes, pairs are a view.
+    """
+    if is_edge(node) and node.target is torch.ops.aten.view_as_real_copy.default:
+        return pairs_of
     return torch.ops.aten.reshape.default if node.target is torch.ops.aten.view.default else node.target
 
 

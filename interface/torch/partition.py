@@ -14,7 +14,7 @@ from ...graph.dims.dim import Dim
 from ...graph.types import TensorType
 from ...promotion.dtype import bool_
 from ...promotion.errors import JoineryError
-from .complex_edges import is_complex, pairs_of
+from .complex_edges import carried_as_pairs, is_complex, is_edge, pairs_of
 from .reading import Reader, gives_size, is_view, rebase_views_by_strides, states_sizes
 
 _WHERE = re.compile(r"^graph: node '[^']*' \([^)]*\), from .*?:\d+ in \S+: ")
@@ -62,21 +62,33 @@ class Partitioner:
         """wanted: the nodes whose values the graph returns or writes."""
         self.module, self.reader, self.sources = module, reader, tuple(sources)
         rebase_views_by_strides(module)
-        self.nodes = [node for node in module.graph.nodes if node.op in ("call_function", "get_attr")]
         self.wanted = list(dict.fromkeys(wanted))
+        self.reasons: dict[str, str] = {}
+        self._read()
+        if carried_as_pairs(module, self._is_compiled):
+            reader.begin_again()
+            self._read()
+
+    def _read(self) -> None:
+        """Read the calls of all nodes, and try which of them can be imported."""
+        self.nodes = [node for node in self.module.graph.nodes if node.op in ("call_function", "get_attr")]
+        reader = self.reader
         calls = reader.calls(self.nodes)
         program = Program("graph", (*self.sources, *reader.sources, *self._sizes_alone()), tuple(calls), (), {})
-        self.reasons: dict[str, str] = {}
         for refusal in refusals(program):
             self.reasons[refusal.call.name] = _reason(reader.refused.get(refusal.call.name, refusal.error))
         for name, error in reader.refused.items():
             self.reasons.setdefault(name, _reason(error))
         self.calls = {call.name: call for call in calls if call.name not in self.reasons}
+
+    def _decide(self) -> None:
+        """Decide what PyTorch runs beside the nodes that cannot be imported."""
         self._keep_storages()
         self._keep_complex()
+        self._opaque = {node.name: node for node in self.nodes if node.name in self.reader.opaque}
         self.node_of: dict[Ref, Any] = {}
-        for node in module.graph.nodes:
-            ref = reader.refs.get(node.name)
+        for node in self.module.graph.nodes:
+            ref = self.reader.refs.get(node.name)
             if isinstance(ref, Ref):
                 self.node_of.setdefault(ref, node)
 
@@ -121,9 +133,16 @@ class Partitioner:
 
     def divided(self) -> Division:
         """Return the steps."""
-        tail, bases = self._tail()
-        self._needed = self._demanded([*bases, *self.wanted], set(tail))
-        levels = self._levels()
+        while True:
+            self._decide()
+            tail, bases = self._tail()
+            self._needed = self._demanded([*bases, *self.wanted], set(tail))
+            levels = self._levels()
+            compiled = {node: level for node, level in levels.items() if self._is_compiled(node)}
+            if not carried_as_pairs(self.module, compiled.get):
+                break
+            self.reader.begin_again()
+            self._read()
         steps: list[Part | Any] = []
         for level in sorted({*levels.values()}):
             inside = [node for node in self.nodes if levels.get(node) == level]
@@ -148,7 +167,7 @@ class Partitioner:
     def _is_operator(self, node: Any) -> bool:
         is_call = node.op == "call_function" and node.target is not operator.getitem
         is_size = self._is_size(node) and not gives_size(node)
-        return is_call and not is_size and not states_sizes(node) and node.target is not pairs_of
+        return is_call and not is_size and not states_sizes(node) and not is_edge(node)
 
     def _tail(self) -> tuple[list[Any], list[Any]]:
         """Return the views at the ends of the graph in order, and what they are views of."""
@@ -175,9 +194,17 @@ class Partitioner:
             if node in found or node.op == "placeholder":
                 continue
             found.add(node)
-            operands = node.all_input_nodes
-            pending += self._decided(operands) if self._is_compiled(node) else operands
+            pending += self._operands(node)
         return found
+
+    def _operands(self, node: Any) -> list[Any]:
+        """Return the nodes that must run before a node does."""
+        if not self._is_compiled(node):
+            return list(node.all_input_nodes)
+        found = dict.fromkeys(self._decided(node.all_input_nodes))
+        if self._opaque and (call := self.calls.get(node.name)) is not None:  # sizes of equal expressions have one name
+            found.update(dict.fromkeys(self._opaque[name] for name in sizes_of((call,)) if name in self._opaque))
+        return list(found)
 
     def _decided(self, operands: Iterable[Any]) -> list[Any]:
         """Return the operands of a compiled node that must run: sizes are expressions, of what `.item()` gives in the end."""
@@ -204,8 +231,7 @@ class Partitioner:
         for node in self.nodes:
             if node not in self._needed or node.op == "get_attr":
                 continue
-            operands = self._decided(node.all_input_nodes) if self._is_compiled(node) else node.all_input_nodes
-            before = [levels[each] for each in operands if each in levels]
+            before = [levels[each] for each in self._operands(node) if each in levels]
             if node.target is pairs_of:
                 levels[node] = -1  # before everything, since it is of an input
             elif self._is_compiled(node):
@@ -213,6 +239,9 @@ class Partitioner:
             else:
                 last = max([last, *(level if level % 2 else level + 1 for level in before)])
                 levels[node] = last
+        for node in levels:  # complex numbers are made of pairs by the part that reads them
+            if is_edge(node) and is_complex(node) and self._is_compiled(node):
+                levels[node] = min([levels[user] for user in node.users if user in levels], default=levels[node])
         return levels
 
     # -- parts ---------------------------------------------------------------------------------------------------------
@@ -261,33 +290,35 @@ class Partitioner:
         return Ref(node.name)
 
     def _sizes(self, calls: Sequence[Call], inputs: Iterable[Any]) -> tuple[str, ...]:
-        used: dict[str, None] = {}
-
-        def look(value: object) -> None:
-            if isinstance(value, Dim):
-                used.update(dict.fromkeys(sorted(value.symbols())))
-            elif isinstance(value, (tuple, list)):
-                for each in value:
-                    look(each)
-            elif isinstance(value, Condition):
-                look(value.parts)
-            elif isinstance(value, Program):
-                look_inside(value.calls)
-
-        def look_inside(calls: Sequence[Call]) -> None:
-            for call in calls:
-                look(call.arguments)
-                look(tuple(call.options.values()))
-                look([result.shape for result in call.results if result is not None])
-
-        look_inside(calls)
+        used = sizes_of(calls)
         known = {extent.name for call in calls if call.op in DECIDING for result in call.results if result is not None
                  for extent in result.shape if isinstance(extent, Dim) and decided(extent)}  # fmt: skip
         for node in inputs:
             shape = self.reader.type_of(node.meta["val"], node.name).shape
-            look(shape)
+            _add_sizes(shape, used)
             known |= {extent.name for extent in shape if isinstance(extent, Dim) and extent.name}
         return tuple([name for name in used if name not in known])
+
+
+def sizes_of(calls: Iterable[Call]) -> dict[str, None]:
+    """Return the symbolic sizes that calls name, in order."""
+    used: dict[str, None] = {}
+    for call in calls:
+        _add_sizes((call.arguments, *call.options.values()), used)
+        _add_sizes([result.shape for result in call.results if result is not None], used)
+    return used
+
+
+def _add_sizes(value: object, used: dict[str, None]) -> None:
+    if isinstance(value, Dim):
+        used.update(dict.fromkeys(sorted(value.symbols())))
+    elif isinstance(value, (tuple, list)):
+        for each in value:
+            _add_sizes(each, used)
+    elif isinstance(value, Condition):
+        _add_sizes(value.parts, used)
+    elif isinstance(value, Program):
+        used.update(sizes_of(value.calls))
 
 
 def _users(node: Any) -> list[Any]:

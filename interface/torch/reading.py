@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -56,6 +56,11 @@ class Reader:
         self.modules: dict[str, Any] = {}
         self.conditions: dict[str, Any] = {}
         self.opaque: set[str] = set()
+
+    def begin_again(self) -> None:
+        """Forget what was read of nodes, since the graph has changed; inputs and names of sizes stay."""
+        self.refused.clear()
+        self.sources.clear()
 
     def source(self, node: Any, name: str) -> Source | None:
         """Return an input of the graph under a name, for which the node stands from now on; None if it is no tensor."""
@@ -133,10 +138,12 @@ class Reader:
             self._attribute(node)
             return None
         if node.target is operator.getitem:
+            if isinstance(value, (tuple, list)) or not isinstance(node.args[0].meta.get("val"), (tuple, list, dict)):
+                raise UnsupportedError("a result of an operator that runs others, and states lists of lists, or nothing")
             self.refs[node.name] = self._item(node.args[0], node.args[1])
             return None
         overload = _overload_name(node.target)
-        if overload is None and _higher_order_name(node.target) in _HIGHER_ORDER:
+        if overload is None and higher_order_name(node.target) in _HIGHER_ORDER:
             return self._higher_order(node, value)
         if overload is None:
             size = self._size_node(node, value)
@@ -216,7 +223,7 @@ class Reader:
             self.type_of(each, f"result {position}") if _is_tensor(each) else None for position, each in enumerate(values)
         ])  # fmt: skip
         self.refs[node.name] = Ref(node.name)
-        name = f"higher_order.{_higher_order_name(node.target)}.default"
+        name = f"higher_order.{higher_order_name(node.target)}.default"
         return Call(node.name, name, arguments, options, results, location_of(node))
 
     def _body(self, module: Any) -> Program:
@@ -286,7 +293,7 @@ class Reader:
         raise UnsupportedError(f"an argument {value!r:.60} ({kind}); fix: export the model without it")
 
 
-def _higher_order_name(target: Any) -> str:
+def higher_order_name(target: Any) -> str:
     """Return the name of a higher-order operator; "" for anything else."""
     is_one = any(base.__name__ == "HigherOrderOperator" for base in type(target).__mro__)
     return str(target.__name__) if is_one else ""
@@ -302,6 +309,23 @@ def gives_size(node: Any) -> bool:
     return node.target is torch.ops.aten._local_scalar_dense.default
 
 
+def is_symbolic(node: Any) -> bool:
+    """Return whether the value of a node is a symbolic number."""
+    return type(node.meta.get("val")).__name__ in ("SymInt", "SymFloat", "SymBool")
+
+
+def sizes_before(nodes: Iterable[Any]) -> set[Any]:
+    """Return the nodes that compute the symbolic numbers that nodes need."""
+    found: set[Any] = set()
+    pending = list(nodes)
+    while pending:
+        for each in pending.pop().all_input_nodes:
+            if each.op == "call_function" and is_symbolic(each) and not gives_size(each) and each not in found:
+                found.add(each)
+                pending.append(each)
+    return found
+
+
 def is_view(node: Any) -> bool:
     """Return whether a node is a view of its first operand, or one of several such."""
     if node.op != "call_function":
@@ -312,6 +336,13 @@ def is_view(node: Any) -> bool:
     if schema is None or not schema.returns:
         return False
     return all(each.alias_info is not None and not each.alias_info.is_write for each in schema.returns)
+
+
+def base_of(node: Any) -> Any:
+    """Return the node that a node is a view of, itself if it is none."""
+    while is_view(node):
+        node = node.args[0]
+    return node
 
 
 def rebase_views_by_strides(module: Any) -> None:
@@ -383,7 +414,7 @@ def _overload_name(target: Any) -> str | None:
 
 
 def _shown(target: Any) -> str:
-    higher = _higher_order_name(target)
+    higher = higher_order_name(target)
     return f"the higher-order operator {higher}" if higher else f"the function {getattr(target, '__name__', target)}"
 
 

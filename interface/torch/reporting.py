@@ -1,9 +1,12 @@
-"""Counts what runs in joinery and what is left to PyTorch, and what that costs."""
+"""Counts what runs in joinery and what is left to PyTorch, what that costs, and tells the user."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+from ...promotion.errors import JoineryError
 
 OWN_OPERATORS: set[str] = set()
 """The names of operators that `joinery.torch.custom_op` made, which reports tell from those left to PyTorch."""
@@ -64,6 +67,10 @@ class GraphReport:
         entry.nodes += 1
         return entry
 
+    def again(self, reason: str) -> EagerOperator:
+        """Return the entry of parts that are compiled, and whose runs fail, so that PyTorch runs them."""
+        return self.eager.setdefault(reason, EagerOperator("a compiled part, again", reason))
+
     def __str__(self) -> str:
         lines = [f"{self.name} ({self.kind}): {self.compiled} of {self.nodes} operators in {self.segments} compiled parts, "
                  f"{self.calls} calls, {self.copied} tensors copied"]  # fmt: skip
@@ -111,3 +118,14 @@ def recorded() -> Iterable[GraphReport]:
 def forget() -> None:
     """Drop the entries so far; graphs that still run are no longer told of."""
     _GRAPHS.clear()
+
+
+def problem_of(error: Exception) -> str:
+    """Return what an exception says, in one line; of those that are no messages of joinery, what it is too."""
+    text = str(error).partition("\n")[0]
+    return text if isinstance(error, JoineryError) else f"{type(error).__name__}: {text}"
+
+
+def tell(message: str) -> None:
+    """Warn the user."""
+    warnings.warn(f"joinery: {message}", stacklevel=2)

@@ -42,14 +42,15 @@ def run_function(
     constants: Mapping[str, Any],
     steps: Sequence[CompiledPart | EagerStep],
     outputs: Any,
-    written: Sequence[tuple[str, str]],
+    written: Sequence[tuple[str, str, bool]],
     report: GraphReport,
 ) -> Callable[[list[Any]], Any]:
     """Return a function of one list, the inputs, which it empties, so that what they hold can be given back on the way.
 
     Args:
         outputs: nodes, and what may stand in their place: None, numbers, and sequences of all these.
-        written: inputs and the nodes whose values are copied into them at the end.
+        written: inputs, the nodes whose values are copied into them at the end, in order, and whether a value is read before
+            all this, since it is a view of what has been written by then.
     """
     return _Writer(inputs, constants, steps, outputs, written, report).function()
 
@@ -63,7 +64,7 @@ class _Writer:
         constants: Mapping[str, Any],
         steps: Sequence[CompiledPart | EagerStep],
         outputs: Any,
-        written: Sequence[tuple[str, str]],
+        written: Sequence[tuple[str, str, bool]],
         report: GraphReport,
     ) -> None:
         self.inputs, self.steps, self.outputs, self.written, self.report = inputs, steps, outputs, written, report
@@ -104,8 +105,17 @@ class _Writer:
             return None
         if not set(part.needs) <= set(self.inputs):
             return None
-        call = self.constant(part.caller(self.inputs))
-        return [f"results = {call}(*arguments)", "arguments.clear()", "report.calls += 1", "return results"]
+        line = f"results = {self.constant(part.caller(self.inputs))}(*arguments)"
+        values = {name: f"arguments[{position}]" for position, name in enumerate(self.inputs)}
+        return [*self._tried(part, line, "results", values), "arguments.clear()", "report.calls += 1", "return results"]
+
+    def _tried(self, part: CompiledPart, line: str, results: str, values: Mapping[str, str]) -> list[str]:
+        """Return the lines of a part, which PyTorch runs if its run raises an exception and all that this needs is there."""
+        if part.rerun is None or not set(part.rerun.needs) <= set(values):
+            return [line]
+        given = ", ".join(["error", *[values[name] for name in part.rerun.needs]])
+        again = f"{results} = {self.constant(part.rerun)}({given})"
+        return ["try:", f"    {line}", "except Exception as error:", f"    {again}"]
 
     def _stepwise(self) -> list[str]:
         lines: list[str] = []
@@ -117,7 +127,12 @@ class _Writer:
             lines += self._part(step) if isinstance(step, CompiledPart) else self._eager(step)
             lines += [f"{self.variables[name]} = None" for name in needed.get(position, ()) if name in self.variables]
         lines.append("report.calls += 1")
-        lines += [f"{self.variables[to]}.copy_({self.variables[name]})" for to, name in self.written]
+        values = [self.variables[name] for _, name, _ in self.written]
+        for position, (_, _, is_early) in enumerate(self.written):
+            if is_early:
+                value, values[position] = values[position], self.variable()
+                lines.append(f"{values[position]} = {value}.clone()")
+        lines += [f"{self.variables[each[0]]}.copy_({value})" for each, value in zip(self.written, values, strict=True)]
         lines.append(f"return {self.text(self.outputs)}")
         return lines
 
@@ -126,11 +141,11 @@ class _Writer:
         last: dict[str, int] = {}
         for position, step in enumerate(self.steps):
             if isinstance(step, CompiledPart):
-                used = [*step.needs, *(output.name for output in step.outputs)]
+                used = [*step.needs, *(step.rerun.needs if step.rerun else ()), *(output.name for output in step.outputs)]
             else:
                 used = [step.node.name, *(node.name for node in step.node.all_input_nodes)]
             last.update(dict.fromkeys(used, position))
-        kept = {name for pair in self.written for name in pair}
+        kept = {name for pair in self.written for name in pair[:2]}
         torch.fx.node.map_arg(self.outputs, lambda node: kept.add(node.name))
         found: dict[int, list[str]] = {}
         for name, position in last.items():
@@ -141,10 +156,11 @@ class _Writer:
     def _part(self, part: CompiledPart) -> list[str]:
         call = self.constant(part.caller(part.needs))
         arguments = ", ".join(self.variables[name] for name in part.needs)
+        known = dict(self.variables)
         for output in part.outputs:
             self.variables[output.name] = self.variable()
         results = ", ".join(self.variables[output.name] for output in part.outputs)
-        lines = [f"{results}, = {call}({arguments})"]
+        lines = self._tried(part, f"{results}, = {call}({arguments})", f"{results},", known)
         for output in part.outputs:
             if output.layout.copies:
                 variable = self.variables[output.name]

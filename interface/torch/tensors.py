@@ -64,8 +64,40 @@ def to_array(tensor: Any) -> Array:
     return array
 
 
+def checked_array(tensor: Any) -> Array:
+    """Return `to_array` of what the user gives. Raises `UserError` for what is no dense tensor of the CPU."""
+    if not isinstance(tensor, torch.Tensor):
+        raise UserError(f"to_array: expected a tensor of PyTorch, got {type(tensor).__name__}; fix: numpy.asarray")
+    if tensor.device.type != "cpu":
+        raise UserError(f"to_array: the tensor is on device {tensor.device}; fix: one with elements, tensor.cpu()")
+    if tensor.is_nested:
+        raise UserError("to_array: the tensor is nested; fix: tensor.to_padded_tensor(0), or each of tensor.unbind()")
+    if tensor.layout is not torch.strided:
+        kind = str(tensor.layout).removeprefix("torch.")
+        raise UserError(f"to_array: the tensor has the layout {kind}; fix: tensor.to_dense()")
+    if tensor.is_quantized:
+        raise UserError("to_array: the tensor is quantised; fix: tensor.dequantize(), or tensor.int_repr()")
+    try:
+        return to_array(tensor)
+    except (RuntimeError, TypeError) as error:  # subclasses, and tensors of tracers, have no memory that NumPy may see
+        problem = str(error).partition("\n")[0]
+        raise UserError(f"to_array: {type(tensor).__name__} gives no array ({problem}); fix: a torch.Tensor") from None
+
+
+def checked_tensor(array: Any) -> Any:
+    """Return `to_tensor` of what the user gives. Raises `UserError` for what no tensor has the memory of."""
+    if not isinstance(array, np.ndarray):
+        raise UserError(f"to_tensor: expected an array of NumPy, got {type(array).__name__}; fix: numpy.asarray")
+    try:
+        return to_tensor(array)
+    except (TypeError, ValueError) as error:  # negative strides, other byte orders
+        raise UserError(f"to_tensor: {str(error).partition('.')[0]}; fix: array.copy()") from None
+
+
 def to_tensor(array: Array, dtype: DType | None = None) -> Any:
-    """Return an array as a tensor over the same memory. dtype: that of the array."""
+    """Return an array as a tensor over the same memory, of a read-only one over a copy. dtype: that of the array."""
+    if not array.flags.writeable:  # PyTorch has no tensors that may not be written
+        array = array.copy()
     dtype = DType.from_numpy(array.dtype) if dtype is None else dtype
     wanted = torch_dtype(dtype)
     if wanted is torch.bfloat16 or str(wanted).startswith("torch.float8"):

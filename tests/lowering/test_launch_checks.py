@@ -13,6 +13,7 @@ from joinery.graph.dims.dim import Dim, dim, maximum, minimum
 from joinery.graph.dims.dim import evaluate_dim as at
 from joinery.lowering.launch_checks import _bound
 
+DIVISORS = (1, 2, 3, 4, 255, 2**48, -1, -3, -(2**48))
 FAR = (2**63 - 1, 2**63 - 2, 2**62, 2**61, 2**55, 2**40)
 
 
@@ -30,8 +31,14 @@ def random_extent(rng: random.Random, depth: int) -> Any:
         case 3:
             return maximum(left, right)
         case 4:
-            return left // rng.randrange(1, 5)
-    return left % rng.randrange(1, 5) if isinstance(left, Dim) else left
+            return left // rng.choice(DIVISORS)
+    return left % rng.choice(DIVISORS) if isinstance(left, Dim) else left
+
+
+def dividends(extent: Any) -> list[Any]:
+    """What is divided on the way to a size."""
+    atoms = [atom for _, monomial in extent.terms for atom, _ in monomial] if isinstance(extent, Dim) else []
+    return [atom.args[0] for atom in atoms if not isinstance(atom, str)]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -44,6 +51,38 @@ def test_no_size_and_no_step_towards_it_exceeds_the_bound(seed: int) -> None:
         for n, m in itertools.product((0, 1, 2, 7, 1000), repeat=2):
             values = {"n": n, "m": m}
             assert abs(at(extent, values)) <= at(bounds[0], values), (str(extent), str(bounds[0]), n, m)
+
+
+@pytest.mark.parametrize("divisor", DIVISORS)
+def test_quotients_and_remainders_are_bounded_as_are_their_dividends(divisor: int) -> None:
+    dividend = 3 * dim("n") * dim("m") - 700 * dim("n") + 2**48 - 1
+    for extent in (dividend // divisor, dividend % divisor):
+        inner: list[Any] = []
+        bound = _bound(extent, inner)
+        for n, m in itertools.product((0, 1, 2, 7, 299, 1000), repeat=2):
+            values = {"n": n, "m": m}
+            assert abs(at(extent, values)) <= at(bound, values), (str(extent), str(bound), n, m)
+            for step in dividends(extent):
+                assert abs(at(step, values)) <= max(at(each, values) for each in (bound, *inner))
+
+
+def test_blocks_that_cover_axes_of_any_size_are_few() -> None:
+    """Of an axis that one block covers, the number of blocks is bounded by the size of the axis, not by that of the block."""
+    blocks = dim("n") * ((dim("m") + 255) // 256) * ((dim("k") + 2**48 - 1) // 2**48)
+    assert at(_bound(blocks, []), {"n": 1000, "m": 1000, "k": 1000}) < 2**40
+
+
+def test_scattering_into_three_symbolic_axes() -> None:
+    g = jn.Graph("g", [jn.TensorType(jn.float32, ("n", "m", "k"), "x"), jn.TensorType(jn.int64, (2, 3, 4), "at")])
+    x, at_ = g.inputs
+    g.output(jn.put_along_axis(x[:, :3, :4], at_, -1.0, axis=0))
+    model: Any = jn.compile(g, "cpu", cache=False)
+    positions = np.arange(24).reshape(2, 3, 4) % 5
+    for shape in ((5, 3, 4), (6, 8, 7), (300, 9, 260)):
+        a = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        want = a[:, :3, :4].copy()
+        np.put_along_axis(want, positions, -1.0, axis=0)
+        np.testing.assert_array_equal(model(a, positions), want)
 
 
 @pytest.mark.parametrize("end", FAR)

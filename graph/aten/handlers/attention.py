@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ....promotion.dtype import DType, bool_, float32
+from ....promotion.dtype import DType, bool_, float32, float64
 from ...functions.activations import gelu, softmax
 from ...functions.building import apply
 from ...functions.linalg import matmul
@@ -12,6 +12,7 @@ from ...functions.normalization import layer_norm
 from ...functions.positions import counting
 from ...functions.reductions import logsumexp
 from ...symbol import Symbol
+from ...types import Shape
 from ..node import Node
 from ..registry import handles
 
@@ -33,6 +34,7 @@ def flash_attention(
     attn_mask: Symbol | None = None, scale: float | None = None,
 ) -> tuple[Symbol, Symbol]:  # fmt: skip
     """Attend, and return the logarithms of the sums that the softmax divides by, for the backward pass."""
+    key, value = (_repeated(node, each, query) for each in (key, value))
     result, scores = _attended(node, query, key, value, attn_mask, dropout_p, is_causal, scale)
     return result, logsumexp(scores, -1).cast(node.result(1).dtype)
 
@@ -43,6 +45,8 @@ def flash_attention_backward(
     is_causal: bool, attn_mask: Symbol | None = None, scale: float | None = None,
 ) -> tuple[Symbol, Symbol, Symbol]:  # fmt: skip
     """Return the gradients of queries, keys and values; shares of the softmax are computed again from its sums (Dao, 2022)."""
+    shapes = key.shape, value.shape
+    key, value = (_repeated(node, each, query) for each in (key, value))
     scores, _ = _scores(node, query, key, attn_mask, dropout_p, is_causal, scale)
     wide = scores.dtype
     sums = log_sums.cast(wide).reshape((*log_sums.shape, 1))
@@ -53,9 +57,19 @@ def flash_attention_backward(
     grad, q, k, v = (each.cast(wide) for each in (grad_out, query, key, value))
     whole = apply("reduce_sum", apply("mul", grad, out.cast(wide)), axes=(len(out.shape) - 1,), keepdims=True)
     inner = apply("mul", shares, apply("sub", matmul(grad, v.transpose()), whole))
-    inner = apply("mul", inner, node.number(scale_of(node, query, scale), wide))
-    found = matmul(inner, k), matmul(inner.transpose(), q), matmul(shares.transpose(), grad)
-    return found[0].cast(query.dtype), found[1].cast(key.dtype), found[2].cast(value.dtype)
+    inner = apply("mul", inner, _scale(node, query, scale, wide))
+    products = matmul(inner.transpose(), q), matmul(shares.transpose(), grad)
+    by_keys, by_values = (_gathered(each, shape) for each, shape in zip(products, shapes, strict=True))
+    return matmul(inner, k).cast(query.dtype), by_keys.cast(key.dtype), by_values.cast(value.dtype)
+
+
+def _gathered(x: Symbol, shape: Shape) -> Symbol:
+    """Return the gradients of heads of keys or values: sums over the queries that share them."""
+    if x.shape == shape:
+        return x
+    *batch, heads, length, size = shape
+    apart = apply("reshape", x, shape=(*batch, heads, x.shape[-3] // heads, length, size))
+    return apply("reduce_sum", apart, axes=(len(batch) + 1,), keepdims=False)
 
 
 def _repeated(node: Node, x: Symbol, query: Symbol) -> Symbol:
@@ -69,12 +83,17 @@ def _repeated(node: Node, x: Symbol, query: Symbol) -> Symbol:
     return node.shaped(wide, (*batch, wanted, length, size))
 
 
-def scale_of(node: Node, query: Symbol, scale: float | None) -> float:
+def _scale(node: Node, query: Symbol, scale: float | Symbol | None, dtype: DType) -> Symbol:
     """Return the factor of the scores: the one given, else 1 / √size."""
+    if isinstance(scale, Symbol):
+        return scale.cast(dtype)
     if scale is not None:
-        return float(scale)
-    (size,) = node.static(query.shape[-1:], "the heads of attention")
-    return 1.0 / math.sqrt(size)
+        return node.number(float(scale), dtype)
+    size = query.shape[-1]
+    if isinstance(size, int):
+        return node.number(1.0 / math.sqrt(size), dtype)
+    root = apply("sqrt", node.graph.dim_value(size).cast(float64))
+    return apply("div", node.number(1.0, float64), root).cast(dtype)
 
 
 def _attended(
@@ -99,9 +118,8 @@ def _scores(
 ) -> tuple[Symbol, Symbol | None]:
     """Return the scores in float32 or float64, and what the mask adds to them."""
     node.require(dropout == 0.0, "attention with dropout", "model.eval()")
-    factor = scale_of(node, query, scale)
     wide = float32 if query.dtype.bits == 16 else query.dtype
-    scores = apply("mul", matmul(query.cast(wide), key.cast(wide).transpose()), node.number(factor, wide))
+    scores = apply("mul", matmul(query.cast(wide), key.cast(wide).transpose()), _scale(node, query, scale, wide))
     if causal:
         rows, columns = (counting(node.graph, extent) for extent in (query.shape[-2], key.shape[-2]))
         seen = apply("less_equal", columns.reshape((1, key.shape[-2])), rows.reshape((query.shape[-2], 1)))

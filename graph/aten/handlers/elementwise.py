@@ -80,11 +80,21 @@ def binary(node: Node, x: Operand, y: Operand) -> Symbol:
     return node.computed(_BINARY[node.kind], x, y)
 
 
-@handles("bitwise_left_shift.Tensor", "bitwise_right_shift.Tensor", "bitwise_left_shift.Tensor_Scalar",
-         "bitwise_right_shift.Tensor_Scalar")  # fmt: skip
+@handles(*[f"bitwise_{to}_shift.{form}" for to in ("left", "right") for form in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")],
+         *[f"{kind}.{form}" for kind in ("__lshift__", "__rshift__") for form in ("Tensor", "Scalar")])  # fmt: skip
 def shift(node: Node, x: Operand, y: Operand) -> Symbol:
     """Shift bits to the left or right."""
-    return node.computed("shift_left" if node.kind == "bitwise_left_shift" else "shift_right", x, y)
+    node.require(node.dtype.is_integer, f"a shift of {node.dtype}", "integers")
+    return node.computed("shift_left" if node.kind in ("bitwise_left_shift", "__lshift__") else "shift_right", x, y)
+
+
+@handles("fma.default", namespace="prims")
+def product_and_sum(node: Node, x: Operand, y: Operand, added: Operand) -> Symbol:
+    """Compute x · y + added, of which optimisers are made."""
+    dtype = node.dtype
+    wide = float32 if dtype.is_float and dtype.bits == 16 else dtype
+    first, second, last = node.operands(x, y, added, dtype=wide)
+    return apply("add", apply("mul", first, second), last).cast(dtype)
 
 
 @handles(*[f"{kind}.{form}" for kind in _COMPARISONS for form in ("Tensor", "Scalar")])

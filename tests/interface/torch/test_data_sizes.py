@@ -172,3 +172,16 @@ def test_compiled_graphs_serve_sizes_of_zero_and_one(sizes: tuple[int, ...]) -> 
     for size in sizes:
         x = torch.randn(size, 3)
         assert_all_same(fast(x), (x.sum(0), x.t() * 2, x.relu()))
+
+
+@pytest.mark.parametrize("dim", [None, 0])
+def test_parts_of_unique_whose_sizes_another_part_decides(dim: int | None) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.unique(x, return_inverse=True, return_counts=True, dim=dim)
+
+    x = torch.tensor([3, 1, 2, 3, 1])
+    graph = jn.from_exported(torch.export.export(Model(), (x,)))
+    for found in (jn.evaluate(graph, x.numpy()), jn.compile(graph)(x.numpy())):
+        for one, two in zip(found, Model()(x), strict=True):
+            np.testing.assert_array_equal(one, two.numpy())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -120,3 +121,16 @@ def test_sizes_and_floats_that_a_graph_returns() -> None:
         x = torch.rand(shape)
         assert compiled(x)[1:] == function(x)[1:]
         torch.testing.assert_close(compiled(x)[0], function(x)[0])
+
+
+@pytest.mark.parametrize("axis", [0, -3, 1, 2])
+def test_scattering_into_an_axis_of_three_symbolic_ones(axis: int) -> None:
+    def function(x: Any) -> Any:
+        return torch.scatter(x, axis, torch.arange(60).reshape(3, 4, 5) % 3, -1) + 1
+
+    fast = torch.compile(function, backend="joinery", dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for shape in ((5, 8, 7), (3, 4, 5), (30, 40, 50)):
+            x = torch.randn(shape)
+            torch.testing.assert_close(fast(x), function(x))

@@ -53,6 +53,36 @@ def test_tensors_and_arrays_share_memory(name: str) -> None:
     assert float(x[1, 2]) == float(array[2, 1]) == 1
 
 
+NO_ARRAYS: dict[str, Any] = {
+    "layout sparse_coo": lambda: torch.eye(3).to_sparse(), "layout sparse_csr": lambda: torch.eye(3).to_sparse_csr(),
+    "device meta": lambda: torch.empty(3, device="meta"),
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "got list": lambda: [1],
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of PyTorch: some layouts are in beta
+@pytest.mark.parametrize("problem", NO_ARRAYS)
+def test_what_has_no_array_is_a_mistake_of_the_user(problem: str) -> None:
+    with pytest.raises(jn.UserError, match=rf"to_array: .*{problem}.*; fix: "):
+        joinery.torch.to_array(NO_ARRAYS[problem]())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, jn.bfloat16.numpy])
+def test_tensors_of_read_only_arrays_do_not_write_to_them(dtype: Any) -> None:
+    array = np.arange(3).astype(dtype)
+    array.flags.writeable = False
+    tensor = joinery.torch.to_tensor(array)
+    tensor.add_(1)
+    assert tensor.tolist() == [1, 2, 3]
+    assert array.astype(np.float32).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("array", [np.arange(3)[::-1], np.arange(3).astype(">i4"), [1]])
+def test_arrays_that_no_tensor_has_the_memory_of(array: Any) -> None:
+    with pytest.raises(jn.UserError, match=r"to_tensor: .*; fix: "):
+        joinery.torch.to_tensor(array)
+
+
 def test_results_go_to_pytorch_by_dlpack() -> None:
     result = double(jn.float32)(torch.ones(2, 4))
     tensor = torch.utils.dlpack.from_dlpack(result)

@@ -88,9 +88,9 @@ def to_copy(
 
 
 @handles_complex("_conj.default", "_conj_physical.default", "conj_physical.default")
-def conjugate(node: Node, x: Complex) -> Complex:
+def conjugate(node: Node, x: Complex | complex) -> Complex:
     """Return conjugates."""
-    return arithmetic.conjugate(x)
+    return arithmetic.conjugate(_complex(node, x, _part(node)))
 
 
 @handles_complex("full.default", "scalar_tensor.default", "zeros.default", "zeros_like.default", "ones_like.default",

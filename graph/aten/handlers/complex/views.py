@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .....promotion.dtype import DType
 from ....functions.complex.parts import Complex
 from ....ops.complex_parts import PARTS
 from ....symbol import Symbol
@@ -19,42 +20,62 @@ _PARTWISE = (
     "diagonal.default", "clone.default", "alias.default", "detach.default", "lift_fresh_copy.default", "contiguous.default",
     "index.Tensor", "index_select.default", "gather.default", "slice_scatter.default", "select_scatter.default",
     "constant_pad_nd.default", "sum.default", "sum.dim_IntList", "mean.default", "mean.dim", "cumsum.default", "neg.default",
-    "where.self", "copy.default", "unfold.default", "tril.default", "triu.default", "index_put.default",
+    "where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar",
+    "copy.default", "unfold.default", "tril.default", "triu.default", "index_put.default",
 )  # fmt: skip
-"""Operators that treat both parts alike. Numbers that they put in are zeros."""
+"""Operators that treat both parts alike."""
+
+
+_VALUES = {"copy": (0, 1), "slice_scatter": (0, 1), "select_scatter": (0, 1), "where": (1, 2), "index_put": (0, 2),
+           "constant_pad_nd": (0, 2)}  # fmt: skip
+"""Operator → positions of the arguments that are put into the result; elsewhere the first. Real ones have no imaginary part."""
 
 
 def _of(value: Any, position: int) -> Any:
     """Return an argument with one part (0: real, 1: imaginary) in place of complex numbers."""
     if isinstance(value, Complex):
         return value.imaginary if position else value.real
+    if isinstance(value, complex):
+        return value.imag if position else value.real
     return tuple([_of(each, position) for each in value]) if isinstance(value, tuple) else value
 
 
-def _require_parts(node: Node, value: Any) -> None:
-    """Refuse real tensors among complex ones that are put side by side."""
-    if isinstance(value, tuple) and any(isinstance(each, Complex) for each in value):
-        mixed = not all(isinstance(each, Complex) for each in value)
-        node.require(not mixed, "complex and real tensors side by side", "make all of them complex")
+def _whole(node: Node, value: Any, part: DType) -> Any:
+    """Return what is put into the result as complex numbers with parts of a dtype."""
+    if isinstance(value, tuple):
+        return tuple([_whole(node, each, part) for each in value])
+    if isinstance(value, Complex):
+        return Complex(value.real.cast(part), value.imaginary.cast(part))
+    if isinstance(value, Symbol):
+        real = value.cast(part)
+        return Complex(real, node.broadcast(node.number(0.0, part), real.shape))
+    return complex(value)
 
 
 @handles_complex(*_PARTWISE)
-def by_parts(node: Node, *arguments: Any, dtype: object = None, **options: Any) -> Complex | tuple[Complex, ...]:
+def by_parts(
+    node: Node, *arguments: Any, dtype: object = None, **options: Any
+) -> Complex | Symbol | tuple[Complex | Symbol, ...]:
     """Run the operator on real and on imaginary parts."""
-    for value in arguments:
-        _require_parts(node, value)
-    node.require(node.kind != "where" or all(isinstance(each, Complex) for each in arguments[1:]),
-                 "a choice between complex and real tensors", "make both complex")  # fmt: skip
+    part = PARTS.get(node.dtype, node.dtype)
+    given = list(arguments)
+    if node.kind == "constant_pad_nd" and len(given) < 3:
+        given.append(options.pop("value", 0))
+    for position in _VALUES.get(node.kind, (0,)):
+        given[position] = _whole(node, given[position], part)
     results = tuple([
         None if each is None else type(each)(PARTS.get(each.dtype, each.dtype), each.shape) for each in node.call.results
     ])  # fmt: skip
     call = node.call
     inner = Node(Call(call.name, call.op, call.arguments, call.options, results, call.location), node.graph)
     handler = HANDLERS[call.op]
-    real, imaginary = (
-        handler(inner, *_of(arguments, position), **{name: _of(value, position) for name, value in options.items()})
-        for position in (0, 1)
-    )
+
+    def found(position: int) -> Any:
+        return handler(inner, *_of(tuple(given), position), **{name: _of(value, position) for name, value in options.items()})
+
+    real = found(0)
+    if node.dtype not in PARTS:  # `copy` into real numbers
+        return real  # type: ignore[no-any-return]
     if isinstance(real, Symbol):
-        return Complex(real, imaginary)
-    return tuple([Complex(one, two) for one, two in zip(real, imaginary, strict=True)])
+        return Complex(real, found(1))
+    return tuple([Complex(one, two) for one, two in zip(real, found(1), strict=True)])

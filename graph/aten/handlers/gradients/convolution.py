@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .....promotion.dtype import float32
-from ....dims.dim import Extent
+from ....dims.dim import Extent, product
 from ....functions.building import apply
 from ....functions.joining import stack
+from ....functions.linalg import matmul
 from ....functions.spatial.convolution import conv
 from ....symbol import Symbol
 from ...node import Node
@@ -46,14 +47,20 @@ def _image(
     node: Node, grad: Symbol, x: Symbol, weight: Symbol, steps: Sequence[int], pads: Sequence[int], gaps: Sequence[int],
     groups: int,
 ) -> Symbol:  # fmt: skip
-    """Convolve backwards: to the size of the image, whose last elements no window may have reached."""
-    sizes = node.static((*x.shape[2:], *grad.shape[2:], *weight.shape[2:]), "the gradient of a convolution")
-    rank = len(steps)
+    """Convolve backwards: to the size of the image, whose last elements no window may have reached.
+
+    Of symbolic sizes these are cut off behind the most elements that there may be: one fewer than a step.
+    """
+    sizes = node.static(weight.shape[2:], "the kernel of a convolution")
     extra = []
     for axis, (step, pad, gap) in enumerate(zip(steps, pads, gaps, strict=True)):
-        extent, count, size = sizes[axis], sizes[rank + axis], sizes[2 * rank + axis]
-        extra.append(extent - ((count - 1) * step - 2 * pad + gap * (size - 1) + 1))
-    return convolution(node, grad, weight, None, tuple(steps), tuple(pads), tuple(gaps), True, tuple(extra), groups)
+        rest = x.shape[2 + axis] - ((grad.shape[2 + axis] - 1) * step - 2 * pad + gap * (sizes[axis] - 1) + 1)
+        extra.append(rest if isinstance(rest, int) else step - 1)
+    found = convolution(node, grad, weight, None, tuple(steps), tuple(pads), tuple(gaps), True, tuple(extra), groups)
+    for axis in range(2, len(x.shape)):
+        if not isinstance(x.shape[axis], int):
+            found = cut(found, axis, 0, x.shape[axis])
+    return node.shaped(found, x.shape)
 
 
 def _kernel(
@@ -63,8 +70,11 @@ def _kernel(
     """Correlate the image with the gradient: images are channels, and steps between windows are gaps between elements."""
     wide = float32 if x.dtype.bits == 16 else x.dtype
     rank, dtype = len(steps), node.result(1).dtype
-    if groups != 1 and weight.shape[:2] == (groups, 1):
-        return _alone(node, grad.cast(wide), x.cast(wide), weight, steps, pads, gaps, groups).cast(dtype)
+    alone = groups != 1 and weight.shape[:2] == (groups, 1)
+    if not alone and any(not isinstance(extent, int) for extent in (*grad.shape[2:], *x.shape[2:])):
+        return _by_positions(node, grad.cast(wide), x.cast(wide), weight, steps, pads, gaps, groups).cast(dtype)
+    if alone:
+        return _alone(node, grad.cast(wide), x.cast(wide), weight, steps, pads, gaps).cast(dtype)
     batch, channels, *sizes = x.shape
     spatial = tuple(range(2, rank + 2))
     if groups == 1:
@@ -80,20 +90,46 @@ def _kernel(
     return apply("permute", found, axes=(rank + 1, 0, *range(1, rank + 1))).cast(dtype)
 
 
-def _alone(
-    node: Node, grad: Symbol, x: Symbol, weight: Symbol, steps: Sequence[int], pads: Sequence[int], gaps: Sequence[int],
-    groups: int,
-) -> Symbol:  # fmt: skip
-    """Return the gradient of a kernel with one channel per group: a sum of products for each of its elements."""
-    filters, _, *sizes = node.static(weight.shape, "the kernel of a convolution")
+def _parts(
+    node: Node, grad: Symbol, x: Symbol, weight: Symbol, steps: Sequence[int], pads: Sequence[int], gaps: Sequence[int]
+) -> Iterator[Symbol]:
+    """Yield, for each element of a kernel, the elements of the image that it multiplied, in the shape of the gradient."""
     low = (0, 0, *pads)
     wide = apply("pad", x, low=low, high=low, mode="constant", value=0.0) if any(pads) else x
-    found = []
+    sizes = node.static(weight.shape[2:], "the kernel of a convolution")
     for position in itertools.product(*map(range, sizes)):
         part = wide
         for axis, (offset, step, gap) in enumerate(zip(position, steps, gaps, strict=True)):
             first, count = offset * gap, grad.shape[axis + 2]
             part = cut(part, axis + 2, first, first + (count - 1) * step + 1, step)
-        product = apply("mul", part, grad)
-        found.append(apply("reduce_sum", product, axes=(0, *range(2, len(x.shape))), keepdims=False))
-    return apply("reshape", stack(found, 1), shape=(filters, 1, *sizes))
+        yield node.shaped(part, (*x.shape[:2], *grad.shape[2:]))
+
+
+def _by_positions(
+    node: Node, grad: Symbol, x: Symbol, weight: Symbol, steps: Sequence[int], pads: Sequence[int], gaps: Sequence[int],
+    groups: int,
+) -> Symbol:  # fmt: skip
+    """Return the gradient of a kernel as a product for each of its elements: sums run over images and symbolic sizes."""
+    batch, count = x.shape[0], product(grad.shape[2:])
+
+    def grouped(values: Symbol) -> Symbol:
+        channels = values.shape[1] // groups
+        apart = apply("reshape", values, shape=(batch, groups, channels, count))
+        turned = apply("permute", apart, axes=(1, 2, 0, 3))
+        return apply("reshape", turned, shape=(groups, channels, batch * count))
+
+    left = grouped(grad)
+    found = [matmul(left, grouped(part).transpose()) for part in _parts(node, grad, x, weight, steps, pads, gaps)]
+    return apply("reshape", stack(found, 3), shape=weight.shape)
+
+
+def _alone(
+    node: Node, grad: Symbol, x: Symbol, weight: Symbol, steps: Sequence[int], pads: Sequence[int], gaps: Sequence[int]
+) -> Symbol:
+    """Return the gradient of a kernel with one channel per group: a sum of products for each of its elements."""
+    axes = (0, *range(2, len(x.shape)))
+    found = [
+        apply("reduce_sum", apply("mul", part, grad), axes=axes, keepdims=False)
+        for part in _parts(node, grad, x, weight, steps, pads, gaps)
+    ]
+    return apply("reshape", stack(found, 1), shape=weight.shape)

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .....promotion.dtype import float32
+from .....promotion.arrays import Array
+from .....promotion.dtype import DType, float32
 from ....construction import primitives
 from ....dims.dim import Extent, product
 from ....functions.building import apply
+from ....functions.positions import counting
 from ....symbol import Symbol
 from ...node import Node
 from ...registry import handles
@@ -52,12 +54,34 @@ def average_pool_backward(
     sizes = per_axis(kernel_size, rank)
     steps, pads = per_axis(stride, rank) or sizes, per_axis(padding, rank)
     first = len(x.shape) - rank
-    windows = []
+    found = grad_output.cast(float32) if grad_output.dtype.bits == 16 else grad_output
     for number in range(rank):
-        extents = (x.shape[first + number], grad_output.shape[first + number])
-        extent, count = node.static(extents, "the gradient of average pooling")
-        windows.append(averaging(extent, count, sizes[number], steps[number], pads[number], count_include_pad))
-    return _shared(node, grad_output, first, windows, divisor_override)
+        extent, count = x.shape[first + number], grad_output.shape[first + number]
+        window = (sizes[number], steps[number], pads[number], count_include_pad)
+        shares: Array | Symbol
+        if isinstance(extent, int) and isinstance(count, int):
+            shares = _shares(averaging(extent, count, *window), divisor_override)
+        else:
+            shares = _symbolic_shares(node, extent, count, *window, divisor_override is None, found.dtype)
+        found = along(node, found, first + number, shares)
+    return _rounded(node, found, grad_output, divisor_override)
+
+
+def _symbolic_shares(
+    node: Node, extent: Extent, count: Extent, size: int, step: int, pad: int, pads_count: bool, is_divided: bool, dtype: DType
+) -> Symbol:
+    """Return which share of the gradient of a window (a row) an element (a column) gets, along an axis of symbolic size."""
+    starts = apply("sub", apply("mul", counting(node.graph, count), step), pad)
+    ends = apply("minimum", apply("add", starts, size), node.graph.dim_value(extent + pad))
+    at = primitives.reshape(counting(node.graph, extent), (1, extent))
+    from_start, to_end = (primitives.reshape(each, (count, 1)) for each in (starts, ends))
+    inside = apply("logical_and", apply("greater_equal", at, from_start), apply("less", at, to_end)).cast(dtype)
+    if not is_divided:
+        return inside
+    if not pads_count:
+        starts, ends = apply("maximum", starts, 0), apply("minimum", ends, node.graph.dim_value(extent))
+    counts = apply("maximum", apply("sub", ends, starts), 1)
+    return apply("div", inside, primitives.reshape(counts.cast(dtype), (count, 1)))
 
 
 @handles("_adaptive_avg_pool2d_backward.default", "_adaptive_avg_pool3d_backward.default")
@@ -74,8 +98,17 @@ def _shared(node: Node, grad: Symbol, first: int, windows: Sequence[Averaging], 
     """Divide gradients by the sizes of windows, and add them at each of their elements, along one axis after the other."""
     found = grad.cast(float32) if grad.dtype.bits == 16 else grad
     for number, window in enumerate(windows):
-        matrix = window.inside if divisor is not None else window.inside / np.maximum(window.counts, 1)
-        found = along(node, found, first + number, matrix.T)
+        found = along(node, found, first + number, _shares(window, divisor))
+    return _rounded(node, found, grad, divisor)
+
+
+def _shares(window: Averaging, divisor: int | None) -> Array:
+    """Return which share of the gradient of a window (a row) an element (a column) gets."""
+    matrix: Array = window.inside if divisor is not None else window.inside / np.maximum(window.counts, 1)
+    return matrix.T
+
+
+def _rounded(node: Node, found: Symbol, grad: Symbol, divisor: int | None) -> Symbol:
     if divisor is not None:
         found = apply("div", found, node.number(float(divisor), found.dtype))
     return found.cast(grad.dtype)
