@@ -30,7 +30,8 @@ TITLES: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType({
     "graphs": ("Graphs", "Building, asking, evaluating and printing graphs.", ("graph.",)),
     "models": (
         "Compiling and running", "From a graph to a model, its calls, its file and the memory of devices.",
-        ("interface.compiling", "interface.opening", "interface.model", "interface.onnx.", "lowering.sanitize", "runtime."),
+        ("interface.compiling", "interface.opening", "interface.model", "interface.onnx.", "interface.tuning",
+         "lowering.choices", "lowering.sanitize", "runtime."),
     ),
     "kernels": (
         "Block kernels", "Kernels from text: launching, interpreting, checking and reading what became of them.",
