@@ -134,6 +134,8 @@ class KernelProver:
         for each in properties:
             if each not in PROPERTIES:
                 raise UnsupportedError(f"prove: no property {each!r}; fix: properties={PROPERTIES}, or some of them")
+        if not properties:
+            raise UserError(f"prove: properties={properties!r}: nothing would be proven; fix: some of {PROPERTIES}")
         if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit < 1 << 32:
             raise UserError(f"prove: limit={limit!r}: expected a number of steps from 1 to 2**32 - 1")
         solver = f"z3 {load_z3().get_version_string()}"

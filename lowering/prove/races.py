@@ -1,6 +1,7 @@
 """Proves that programs, and lanes of a store, do not touch the same memory.
 
-Only accesses that are shown to be inside their arrays are looked at in pairs. One that is not may meet every other one.
+Only accesses that are shown to be inside their arrays are looked at in pairs. One that is not may meet every other one, and one
+that is under a condition every other one beyond it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,23 @@ class Races:
         for accesses in groups.values():
             self._group(accesses)
         self._stray(strays)
+        self._rely()
         return self._found
+
+    def _rely(self) -> None:
+        """Notes that accesses meet no other ones only where those, of whatever array, are inside their own.
+
+        One that is inside under a condition may be anywhere beyond it: a write meets all accesses there, a read those that
+        write.
+        """
+        own = {access: self._level(access) for access in self._accesses}
+        of_writes = joined(*[level for access, level in own.items() if access.writes])
+        of_all = joined(*own.values())
+        is_written = any(access.writes for access in self._accesses)
+        for access, found in self._found.items():
+            level = of_all if access.writes else joined(own[access], of_writes)
+            if is_written and level and found.verdict in (PROVEN, UNDER):
+                self._found[access] = shown(joined(found.level, level))
 
     def _worsen(self, access: Access, result: Found) -> None:
         self._found[access] = worse(self._found[access], result)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from xdsl.dialects import cf
 from xdsl.ir import Block, Operation, SSAValue
 
+from ...tt import types as t
 from ...tt.analysis.control_flow import terminator
-from ..terms.formulas import Formula, at_least, both, less, negated
+from ..terms.formulas import Formula, at_least, at_most, both, implies, less, negated
 from ..terms.polynomials import Polynomial
 from .evaluator import Evaluator, Run
 
@@ -104,7 +105,8 @@ def _edges(run: Run, block: Block) -> Iterator[tuple[Block, SSAValue | None, boo
 def bounds_of(run: Run, loop: Operation) -> Bounds | None:
     """Returns the bounds of a loop that counts upwards as signed numbers do; None if it is not shown to be one.
 
-    They are made and shown where the loop begins, so that they hold of all its iterations.
+    They are made and shown where the loop begins, so that they hold of all its iterations. Devices count in the counter's own
+    bits: a loop whose counter may wrap goes on with any number, and is none that counts.
     """
     if loop in run.bounds_of_loops:
         return run.bounds_of_loops[loop]
@@ -114,10 +116,19 @@ def bounds_of(run: Run, loop: Operation) -> Bounds | None:
         ev = context(run, loop.parent)
         low, end, step = [ev.signed(ev.integer(operand, ())) for operand in loop.operands[:3]]
         least = ev.terms.range(step)[0]
-        if (least is not None and least >= 1) or ev.is_shown(at_least(step, 1)):
+        if ((least is not None and least >= 1) or ev.is_shown(at_least(step, 1))) and _stays_exact(ev, loop, low, end, step):
             found = low, end, step
     run.bounds_of_loops[loop] = found
     return found
+
+
+def _stays_exact(ev: Evaluator, loop: Operation, low: Polynomial, end: Polynomial, step: Polynomial) -> bool:
+    """Returns whether the counter after every iteration that runs is shown to fit its type."""
+    most = (1 << (t.bit_width(loop.operands[0].type) - 1)) - 1
+    if not ev.run.wraps or step.number == 1 or ev.terms.fits(end + step, -most, most):
+        return True  # of a step of 1 it is at most the end
+    counter = low + iteration(ev.run, loop) * step
+    return ev.is_shown(implies(less(counter, end), at_most(counter + step, most)))
 
 
 def iteration(run: Run, loop: Operation) -> Polynomial:

@@ -31,7 +31,12 @@ def test_a_counter_that_may_wrap_ends_under_a_condition() -> None:
     found, condition = verdict(loop("%c0", "%n", "%c4"))
     assert found == "proven under"
     assert [each.split(" ")[0] for each in condition] == ["n"]
-    assert verdict("  %m = arith.addi %n, %c1 : i32\n" + loop("%c0", "%m", "%c1"))[0] == "proven under"
+    assert verdict("  %m = arith.addi %n, %c1 : i32\n" + loop("%c0", "%m", "%c4"))[0] == "proven under"
+
+
+def test_a_counter_that_reaches_its_end_does_not_wrap() -> None:
+    """n + 1 may wrap, and the loop does not run then."""
+    assert verdict("  %m = arith.addi %n, %c1 : i32\n" + loop("%c0", "%m", "%c1")) == ("proven", ())
 
 
 def test_nothing_is_said_of_other_loops() -> None:
