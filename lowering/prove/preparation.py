@@ -21,7 +21,7 @@ from ..tt.dialect.memory.descriptor_types import TensorDescType
 from ..tt.facts import DIVISIBILITY, parameter_attributes
 from ..tt.op_locations import OpLocations, source_line
 from ..tt.transforms.pipeline import Pipeline, copy_function
-from .evaluate.elements import pointee_size
+from .evaluate.elements import has_size, pointee_size
 
 PASSES = "inline,drop-claims,expand-control,expand-arithmetic,expand-maps,expand-descriptors"
 """Passes before a proof. None of them removes an access: what the text does and nobody uses is checked, too."""
@@ -228,10 +228,14 @@ def _accesses(function: FuncOp) -> list[Access]:
             if not _is_harmless(op):
                 found.append(Access(op, line_of(op), True, True, False, (), 1, None, None, f"{op.name} is not modelled"))
             continue
-        value = t.value_type(op.operands[0].type)
-        if t.is_tensor(t.elem(op.operands[0].type).pointee):  # type: ignore[attr-defined]
-            found.append(Access(op, line_of(op), True, True, False, (), 1, None, None, "a pointer to a block is not modelled"))
+        pointee = t.elem(op.operands[0].type).pointee  # type: ignore[attr-defined]
+        obstacle = "a pointer to a block is not modelled" if t.is_tensor(pointee) else ""
+        if not obstacle and not has_size(op.operands[0].type):
+            obstacle = f"the size of {pointee} in memory is not modelled"
+        if obstacle:
+            found.append(Access(op, line_of(op), True, True, False, (), 1, None, None, obstacle))
             continue
+        value = t.value_type(op.operands[0].type)
         mask, stored = _operands(op)
         size = max(1, t.bit_width(value) // 8)
         shape = t.shape_of(op.operands[0].type)

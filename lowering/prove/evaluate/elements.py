@@ -36,6 +36,7 @@ from .paths import chosen
 from .values import Condition, Integer, Pointer, Unknown, Value, integer
 
 _MAX_TABLE = 256
+_WIDTHS = (1, 8, 16, 32, 64)
 
 
 def _op(ssa: SSAValue) -> Operation:
@@ -51,6 +52,11 @@ def pointee_size(type_: object) -> int:
     """Returns the distance in bytes between neighbouring elements behind a pointer."""
     pointee = t.elem(type_).pointee  # type: ignore[arg-type, attr-defined]
     return max(1, t.bit_width(pointee) // 8)
+
+
+def has_size(type_: object) -> bool:
+    """Returns whether elements behind a pointer have a size that all memory gives them: 24 bits are 3 bytes here and 4 there."""
+    return t.bit_width(t.elem(type_).pointee) in _WIDTHS  # type: ignore[arg-type, attr-defined]
 
 
 # Sources
@@ -240,6 +246,8 @@ def _moved(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
         return Unknown("a pointer that is moved by the distance of two addresses")
     if not isinstance(offset, Integer):
         return Unknown("an offset that is no integer")
+    if not has_size(ssa.type):
+        return Unknown("an offset in elements whose size in memory is not modelled")
     # An address counts modulo 2 ** 64, so an offset of so many bits may wrap.
     number = offset.value if offset.width == 64 else ev.signed(offset)
     return Pointer(pointer.base, pointer.offset + number * pointee_size(ssa.type))
@@ -313,4 +321,4 @@ RULES: dict[str, Rule] = {
 """Rules by operation."""
 
 
-__all__ = ["RULES", "pointee_size"]
+__all__ = ["RULES", "has_size", "pointee_size"]

@@ -13,7 +13,7 @@ from ...support.proving.differential import MAKERS, check
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-@pytest.mark.parametrize("first", range(0, 24, 6))
+@pytest.mark.parametrize("first", [0, *[pytest.param(first, marks=pytest.mark.slow) for first in range(6, 24, 6)]])
 def test_what_is_proven_of_random_kernels_holds_in_small_launches(first: int, kind: str) -> None:
     verdicts = sum([check(seed, 3, kind=kind) for seed in range(first, first + 6)], Counter())
     assert verdicts["bounds", "proven"] + verdicts["races", "proven"] > 3

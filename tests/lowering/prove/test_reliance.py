@@ -191,3 +191,18 @@ def test_a_stored_proof_of_no_property_is_refused() -> None:
     text = made.prove((), {"x": 101}, 1, ("bounds",)).as_json().replace('"bounds": "proven"', "")
     with pytest.raises(jn.UserError):
         made.prove.verify(text)
+
+
+@pytest.mark.parametrize("width", [4, 12, 24, 65])
+def test_nothing_is_said_of_elements_whose_size_in_memory_is_open(width: int) -> None:
+    pointer = f"!tt.ptr<i{width}>"
+    made = kernel("%x: !tt.ptr<i8>, %n: i32", f"""
+  %c1 = arith.constant 1 : i{width}
+  %b1 = arith.constant 1 : i8
+  %q = tt.bitcast %x : !tt.ptr<i8> -> {pointer}
+  tt.store %q, %c1 : {pointer}
+  %at = tt.addptr %q, %n : {pointer}, i32
+  %b = tt.bitcast %at : {pointer} -> !tt.ptr<i8>
+  tt.store %b, %b1 : !tt.ptr<i8>""")
+    proof = made.prove("0 <= n < 4", {"x": 64}, 1, ("bounds",))
+    assert [each.verdict for each in proof.accesses] == ["unknown"] * 2

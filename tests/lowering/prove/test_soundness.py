@@ -189,9 +189,10 @@ LONG = {
     "sums": (chain("addi", 100), 100), "choices": (diamonds(40, "select"), 40), "branches": (diamonds(12, "if"), 12),
     "blocks": (diamonds(12, "blocks"), 12),
 }  # fmt: skip
+HEAVY = ("quotients", "choices", "branches")
 
 
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in HEAVY else ()) for name in LONG])
 def test_terms_that_double_with_each_operation_end(name: str) -> None:
     """Each operation uses the result of the one before twice: written out, there are more terms than any memory holds."""
     body, last = LONG[name]

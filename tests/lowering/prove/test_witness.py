@@ -19,7 +19,7 @@ from ...support.proving.makers.random_kernels import random_kernel
 from ...support.proving.witness import check
 
 
-@pytest.mark.parametrize("first", range(0, 18, 6))
+@pytest.mark.parametrize("first", range(0, 12, 6))
 def test_terms_allow_what_random_kernels_compute(first: int) -> None:
     found: Counter[str] = Counter()
     for seed in range(first, first + 6):
@@ -37,18 +37,20 @@ def test_terms_allow_what_many_random_kernels_compute(first: int) -> None:
         check((mixed_kernel if seed % 3 else random_kernel)(rng), rng, 3, 40, f"mixed {seed}")
 
 
-def test_a_wrong_rule_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One rule after the other is made wrong by 1, and a few kernels say so."""
-    for name in ("arith.addi", "arith.select", "tt.make_range", "scf.for:argument"):
-        before = rules.RULES[name]
+@pytest.mark.parametrize("name", [
+    "arith.addi", pytest.param("arith.select", marks=pytest.mark.slow), "tt.make_range",
+    pytest.param("scf.for:argument", marks=pytest.mark.slow),
+])  # fmt: skip
+def test_a_wrong_rule_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule is made wrong by 1, and a few kernels say so."""
+    before = rules.RULES[name]
 
-        def wrong(ev: Evaluator, ssa: SSAValue, lanes: Lanes, before: rules.Rule = before) -> Value | None:
-            found = before(ev, ssa, lanes)
-            return Integer(found.value + 1, found.width, found.is_number) if isinstance(found, Integer) else found
+    def wrong(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
+        found = before(ev, ssa, lanes)
+        return Integer(found.value + 1, found.width, found.is_number) if isinstance(found, Integer) else found
 
-        with monkeypatch.context() as patch:
-            patch.setitem(rules.RULES, name, wrong)
-            assert _is_noticed(), name
+    monkeypatch.setitem(rules.RULES, name, wrong)
+    assert _is_noticed()
 
 
 def _is_noticed() -> bool:
