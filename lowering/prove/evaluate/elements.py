@@ -55,7 +55,7 @@ def pointee_size(type_: object) -> int:
 
 
 def has_size(type_: object) -> bool:
-    """Returns whether elements behind a pointer have a size that all memory gives them: 24 bits are 3 bytes here and 4 there."""
+    """Returns whether elements behind a pointer have one size in all memory: 24 bits are 3 bytes here, and 4 there."""
     return t.bit_width(t.elem(type_).pointee) in _WIDTHS  # type: ignore[arg-type, attr-defined]
 
 

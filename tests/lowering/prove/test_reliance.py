@@ -1,4 +1,4 @@
-"""What a verdict rests on besides its own access: other arrays' accesses, counters that devices count, operations without a rule."""
+"""What a verdict rests on besides its own access: other accesses, counters as devices count, operations without a rule."""
 
 from __future__ import annotations
 
@@ -148,7 +148,8 @@ _READERS = {
 @pytest.mark.parametrize("name", _READERS)
 def test_overflow_of_numbers_that_are_read_as_unsigned_or_by_what_is_not_modelled(name: str) -> None:
     """uint32(-1) + 1 wraps, and no signed sum does for n < 2**31 - 1."""
-    compared = "" if "%m =" in _READERS[name] else "\n  %big = arith.constant 1.0e9 : f32\n  %m = arith.cmpf ogt, %f, %big : f32"
+    compared = "\n  %big = arith.constant 1.0e9 : f32\n  %m = arith.cmpf ogt, %f, %big : f32"
+    compared = "" if "%m =" in _READERS[name] else compared
     made = kernel("%x: !tt.ptr<i32>, %n: i32", f"""
   %c1 = arith.constant 1 : i32
   %s = arith.addi %n, %c1 : i32
@@ -182,7 +183,7 @@ _FAR = """
 def test_a_proof_of_no_property_is_refused(none: Any) -> None:
     made = kernel("%x: !tt.ptr<i32>", _FAR)
     for prove in (lambda: made.prove((), {"x": 1}, 1, none), lambda: made.prove.like(1, np.zeros(1, "i4"), properties=none)):
-        with pytest.raises(jn.JoineryError, match="properties|no property"):
+        with pytest.raises(jn.JoineryError, match=r"properties=\(\)|no property"):
             prove()
 
 
