@@ -252,7 +252,8 @@ def _argument(
             return np.full(extents.get(name, 0), contents[name], dtype)
         if dtype.kind in "iu":
             return np.zeros(extents.get(name, 0), dtype)
-        return np.arange(extents.get(name, 0)).astype(dtype)  # so that lanes of a store have different values
+        with np.errstate(over="ignore"):  # of 16 bits the last ones are infinite
+            return np.arange(extents.get(name, 0)).astype(dtype)  # so that lanes of a store have different values
     return sizes.get(name, 1)
 
 
