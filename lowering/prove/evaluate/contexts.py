@@ -112,7 +112,8 @@ def bounds_of(run: Run, loop: Operation) -> Bounds | None:
         return run.bounds_of_loops[loop]
     run.bounds_of_loops[loop] = None
     found = None
-    if "unsignedCmp" not in loop.properties and "unsignedCmp" not in loop.attributes and loop.parent is not None:
+    is_signed = "unsignedCmp" not in loop.properties and "unsignedCmp" not in loop.attributes
+    if is_signed and t.bit_width(loop.operands[0].type) > 1 and loop.parent is not None:
         ev = context(run, loop.parent)
         low, end, step = [ev.signed(ev.integer(operand, ())) for operand in loop.operands[:3]]
         least = ev.terms.range(step)[0]

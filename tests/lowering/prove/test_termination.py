@@ -64,6 +64,13 @@ def test_nothing_is_said_of_other_loops() -> None:
   }""")[0] == "unknown"
 
 
+def test_nothing_is_said_of_a_counter_of_one_bit() -> None:
+    assert verdict("""  %f = arith.constant false
+  %t = arith.constant true
+  scf.for %i = %f to %t step %t : i1 {
+  }""")[0] == "unknown"
+
+
 def test_an_inner_loop_is_judged_by_itself() -> None:
     found, _ = verdict(f"""  scf.for %j = %c0 to %c4 step %c1 : i32 {{
 {loop("%c0", "%n", "%s")}
