@@ -23,8 +23,8 @@ TRUSTED = (
     "an array without an extent has all that is reached from its parameter, and no other array has any of that",
     "nothing but the programs of this launch touches the arrays meanwhile",
     "operations of one program happen in the order of the text, the lanes of one operation at once",
-    "integers are computed as joinery does: they wrap, x / 0 is 0, x % 0 is x, shifts by the width or more leave 0 or the sign, "
-    "an index has 64 bits",
+    "integers are computed as joinery does: they wrap, x / 0 is 0, x % 0 is x, shifts by the width or more leave 0 or the sign,"
+    " an index has 64 bits",
     "a lane that a load leaves undefined holds some number of its type, the same one for whoever reads it",
     "the solver z3, and this encoding (docs/design/021-proofs.md)",
 )

@@ -116,11 +116,22 @@ def bounds_of(run: Run, loop: Operation) -> Bounds | None:
     if is_signed and t.bit_width(loop.operands[0].type) > 1 and loop.parent is not None:
         ev = context(run, loop.parent)
         low, end, step = [ev.signed(ev.integer(operand, ())) for operand in loop.operands[:3]]
-        least = ev.terms.range(step)[0]
-        if ((least is not None and least >= 1) or ev.is_shown(at_least(step, 1))) and _stays_exact(ev, loop, low, end, step):
+        if _is_positive(ev, step) and _stays_exact(ev, loop, low, end, step):
             found = low, end, step
     run.bounds_of_loops[loop] = found
     return found
+
+
+def _is_positive(ev: Evaluator, step: Polynomial) -> bool:
+    """Returns whether a step is shown to be 1 or more.
+
+    Where the solver shows that the loop is never reached, it shows that of any step. What is made of a number that is none, as
+    a quotient by it, would be no definition, so such a loop is none that counts.
+    """
+    least, most = ev.terms.range(step)
+    if least is not None and least >= 1:
+        return True
+    return (most is None or most >= 1) and ev.is_shown(at_least(step, 1))
 
 
 def _stays_exact(ev: Evaluator, loop: Operation, low: Polynomial, end: Polynomial, step: Polynomial) -> bool:

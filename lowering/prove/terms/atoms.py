@@ -82,6 +82,8 @@ class Terms:
             number = len(self.atoms)
             if number >= MAX_ATOMS:
                 raise TooLarge
+            if low is not None and high is not None and low > high:
+                raise InternalError(f"prove: {name} could be no number: {low} is above {high}")
             self._numbers[key] = number
             made = Atom(_shortened(name), low, high, frozenset(depends))
             self.atoms.append(made)
@@ -205,6 +207,8 @@ class Terms:
         """Returns quotient and remainder of a division that rounds down, by a divisor of at least 1."""
         number = divisor.number
         whole = ZERO
+        if number is not None and number < 1:
+            raise InternalError(f"prove: a quotient by {number} is none that rounds down")
         if number is not None:
             whole, value = value.split(number)
             if self.fits(value, 0, number - 1):

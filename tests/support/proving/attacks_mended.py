@@ -1,4 +1,4 @@
-"""What an earlier prover, which showed needs beside its claims, proved wrongly: seven faults that readers found."""
+"""What earlier provers proved wrongly: faults that readers and random kernels found."""
 
 from __future__ import annotations
 
@@ -44,7 +44,35 @@ _TWO_MERGES = """
   %at = tt.addptr %x, %o : !tt.ptr<i32>, i32
   tt.store %at, %n : !tt.ptr<i32>"""
 
+_NEVER = """
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c3 = arith.constant 3 : i32
+  %c5 = arith.constant 5 : i32
+  %c100 = arith.constant 100 : i32
+  %st = arith.constant {step} : i32
+  %a = arith.cmpi sgt, %n, %c5 : i32
+  %b = arith.cmpi slt, %n, %c3 : i32
+  %c = arith.andi %a, %b : i1
+  %v = scf.if %c -> (i32) {{
+    %r = scf.for %i = %c0 to %n step %st iter_args(%q = %c0) -> (i32) : i32 {{
+      %w = arith.addi %q, %c1 : i32
+      scf.yield %w : i32
+    }}
+    scf.yield %r : i32
+  }} else {{
+    scf.yield %c100 : i32
+  }}
+  %at = tt.addptr %x, %v : !tt.ptr<i32>, i32
+  tt.store %at, %n : !tt.ptr<i32>"""
+"""A loop that is never reached, where the solver shows of any step that it is 1 or more."""
+
 ATTACKS: dict[str, Faulty] = {
+    **{
+        f"a quotient by a step of {step} in a loop that is never reached": Faulty(
+            _ARRAY, _NEVER.format(step=step), {"x": 1}, 1, "bounds", (1, [zeros(1), 3], "out-of-bounds")
+        ) for step in (-3, -1, 0)
+    },
     "facts of a block's argument, around the block": Faulty(_ARRAY, f"""{_WAY_AROUND}
   %o = arith.select %c, %c0, %c100 : i32
   %at = tt.addptr %x, %o : !tt.ptr<i32>, i32
