@@ -79,8 +79,8 @@ def _constant(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
             return None
         return Condition(either(*[equal(index, at) for at, number in enumerate(numbers) if number]))
     where = index.number
-    if where is not None:
-        return _number(numbers[where], width)
+    if where is not None:  # an index that is none is one that nobody comes to
+        return _number(numbers[where], width) if 0 <= where < len(numbers) else None
 
     def facts(made: Polynomial) -> Sequence[Formula]:
         if len(numbers) > _MAX_TABLE:
