@@ -189,7 +189,7 @@ LONG = {
     "sums": (chain("addi", 100), 100), "choices": (diamonds(40, "select"), 40), "branches": (diamonds(12, "if"), 12),
     "blocks": (diamonds(12, "blocks"), 12),
 }  # fmt: skip
-HEAVY = ("quotients", "choices", "branches")
+HEAVY = ("quotients", "remainders", "choices", "branches")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in HEAVY else ()) for name in LONG])
