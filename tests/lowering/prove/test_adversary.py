@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import joinery as jn
 import pytest
 
 pytest.importorskip("z3")
@@ -14,8 +15,10 @@ from joinery.lowering.prove import claims, found, races
 from joinery.lowering.prove.evaluate import contexts, evaluator, loops
 from joinery.lowering.prove.terms.formulas import Formula, at_most, either, less, within
 
-from ...support.proving import differential, far_runs, witness
+from ...support.proving import attacks, attacks_on_memory, differential, far_runs, witness
 from ...support.proving.differential import MAKERS
+from ...support.proving.faulty import FAULTY
+from ...support.proving.hostile import HOSTILE
 
 KERNELS = 150
 
@@ -78,7 +81,6 @@ SABOTAGE: dict[str, tuple[Any, str, Any]] = {
     "arrays are longer": (claims, "outside", _shortened),
     "the other branch has the same condition": (contexts, "negated", lambda condition: condition),
     "loops run once less": (loops, "_iterations", _one_less),
-    "lanes never meet": (races.Races, "_lanes", _proven),
     "atomics of any scope are ordered": (races.Races, "_meeting", _of_any_scope),
 }  # fmt: skip
 """What is made wrong: where, its name, what stands there then."""
@@ -90,3 +92,12 @@ def test_a_wrong_prover_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -
     owner, attribute, value = SABOTAGE[name]
     monkeypatch.setattr(owner, attribute, value)
     assert noticed()
+
+
+def test_lanes_that_never_meet_are_noticed_by_faults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random kernels store few blocks to equal places, so that they do not notice it."""
+    monkeypatch.setattr(races.Races, "_lanes", _proven)
+    every = FAULTY | HOSTILE | attacks.ATTACKS | attacks_on_memory.ATTACKS
+    subjects = [each for each in every.values() if each.launch is not None and each.launch[2] == "lane-race"]
+    proofs = [jn.kernel.from_ttir(each.text).prove(each.assume, each.extents, each.grid, (each.prop,)) for each in subjects]
+    assert any(proof.ok for proof in proofs)
