@@ -23,7 +23,8 @@ from ...promotion.errors import UserError, close_names
 
 Algorithm = Literal["plain", "winograd"]
 ALGORITHMS = ("plain", "winograd")
-MAX_TEXT = 16 << 20
+MAX_TEXT = 4 << 20
+MAX_LINE = 4096  # the time to read a line may grow with the square of its length
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,9 @@ class ModelSchedule:
         """Return the schedule of a text in TOML. Raises `UserError` for a text that says anything else."""
         if not isinstance(text, str) or len(text) > MAX_TEXT:
             raise UserError(f"schedule: expected a text of up to {MAX_TEXT >> 20} MiB; fix: str(model.schedule)")
+        longest = max(map(len, text.splitlines()), default=0)
+        if longest > MAX_LINE:
+            raise UserError(f"schedule: a line of {longest} characters; fix: at most {MAX_LINE}, as `print(model.schedule)` has")
         try:
             tables = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:

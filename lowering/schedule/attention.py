@@ -52,6 +52,8 @@ def _match(values: Symbol, consumers: Sequence[Sequence[int]], outputs: Collecti
     rank = len(probability.shape)
     if probability.op.name not in ("div", "div_approximate") or rank < 2 or len(values.shape) != rank:
         return None
+    if values.shape[:-2] != probability.shape[:-2]:  # weights that are broadcast over more values are a product by themselves
+        return None
     numerator, denominator = _exact(probability.inputs[0]), _unbroadcast(probability.inputs[1])
     if not _reduces_last(denominator, "reduce_sum", rank):
         return None

@@ -121,3 +121,17 @@ def test_weights_of_16_bits_err_no_more_than_their_own_rounding(
         bound = 1.001 * (unit + 2.0**-16) * weights @ np.abs(values) + tiny * np.abs(values).sum(0)
         bound += unit * (np.abs(exact) + bound)
         assert (np.abs(model(*given).astype(np.float64) - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("heads", [(1, 2), (2, 1), (2, 2)])
+def test_weights_are_broadcast_over_values_of_more_heads(rng: np.random.Generator, heads: tuple[int, int]) -> None:
+    shapes = [(1, heads[0], 4, 8), (1, heads[0], 8, 6), (1, heads[1], 6, 8)]
+    graph = jn.Graph("heads", inputs=[jn.TensorType(jn.float32, shape) for shape in shapes])
+    q, k, v = graph.inputs
+    graph.output(jn.softmax(q @ k) @ v * 2.0)
+    given = [rng.standard_normal(shape, np.float32) for shape in shapes]
+    scores = given[0].astype(np.float64) @ given[1]
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    wanted = powers / powers.sum(-1, keepdims=True) @ given[2] * 2
+    for device in ("cpu", "ptxsim"):
+        np.testing.assert_allclose(jn.compile(graph, device, cache=False)(*given), wanted, rtol=1e-5, atol=1e-5)

@@ -140,7 +140,8 @@ CONVOLUTION = "contract_matmul_relu_1"
         ("[contract_matmul_add_2]\nblocks = {m = 64, n = 32, k = 32}", "columns"),
         ("contract_matmul_2 = 3", "is no table"),
         ("[contract", "no TOML"),
-        ("a" + ".a" * 200000 + " = 1", "schedule: "),
+        ("a" + ".a" * 200000 + " = 1", "a line of 400005 characters; fix: at most 4096"),
+        ("a = " + "[" * 4000, "no TOML"),
     ],
 )
 def test_what_is_no_schedule_says_so(text: str, message: str) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from joinery.graph.dims.dim import dim
+from joinery.lowering.choices.kernel_schedules import kernel_names
 from joinery.lowering.tile.schedule import Schedule
 from joinery.lowering.tile.signature import signature
 from joinery.lowering.tile.tile import Tiler, tile
@@ -108,8 +109,9 @@ def test_costs_count_distinct_elements_and_operations(body):
 
 def test_names_tell_the_template_and_what_is_fused(body):
     nest = replace(softmax_nest(body), fused=("exp", "div", "exp"))
-    program, launch = tile(nest)
-    assert program.name == "row_exp_div_0"
+    other = softmax_nest(body, columns=41)
+    assert kernel_names([nest, other, nest]) == ("row_exp_div_0", "row_1", "row_exp_div_0")
+    program, launch = tile(nest, name="row_exp_div_0")
     assert launch.fused == ("exp", "div", "exp")
     assert program.tiles == (("i", 8), ("j", 64))
     assert program.func.sym_name.data == program.name
