@@ -97,7 +97,7 @@ class ModelSchedule:
             raise UserError(f"schedule: expected a text of up to {MAX_TEXT >> 20} MiB; fix: str(model.schedule)")
         longest = max(map(len, text.splitlines()), default=0)
         if longest > MAX_LINE:
-            raise UserError(f"schedule: a line of {longest} characters; fix: at most {MAX_LINE}, as `print(model.schedule)` has")
+            raise UserError(f"schedule: a line of {longest} characters; fix: at most {MAX_LINE}, as in `str(m.schedule)`")
         try:
             tables = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
