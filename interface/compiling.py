@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from ..graph.text.parsing import from_text
 from ..graph.text.printing import stored_text
 from ..lowering.artifact import CompiledGraph, TensorSpec
 from ..lowering.block_texts import BlockTexts
-from ..lowering.choices.model_schedule import ModelSchedule, checked_schedule
+from ..lowering.choices.model_schedule import EMPTY, ModelSchedule, ScheduleError, checked_schedule
 from ..lowering.choices.options import Options
 from ..lowering.gc_paused import gc_paused, loading_modules
 from ..lowering.graph_passes.coded_weights import with_coded_weights
@@ -37,6 +38,7 @@ from ..promotion.dtype import DType
 from ..promotion.errors import InternalError, UnsupportedError, UserError
 from ..promotion.float_modes import default_modes
 from ..runtime.host.memory import address
+from ..runtime.host.threads import resolve_threads
 from ..runtime.native.library import preload_native_library
 from ..runtime.storage import artifact_file
 from ..runtime.storage.artifact_file import StoredWeight
@@ -102,6 +104,8 @@ def compile(  # noqa: A001 - the public name
         raise UserError(f"compile: graph {graph.name!r} has no outputs yet; fix: call graph.output(…) first")
     options = Options(checked_numerics(numerics, "compile"), debug, checked_schedule(schedule, "compile"))
     if needs_host(graph):
+        if tune is not None:
+            raise UnsupportedError(f"compile: graph {graph.name!r} has operations that run on the host; fix: leave tune= out")
         return _staged(graph, device, target, threads, options, cache)
     store = cache_of(cache)
     device, resolved = devices.resolve(device, target, "compile")
@@ -144,7 +148,7 @@ def _tuned(graph: Graph, threads: int | None, options: Options, tune: object, re
         return _tiled(fold_codes(_for_hosts(graph, options.numerics)), resolved, replace(options, schedule=schedule))
 
     key = compile_key(graph, resolved, options.numerics)[:16]
-    return tuned(tuning, f"{graph.name} {key} {resolved.cpu} {threads or 'all'} threads", compile_with, tiled_with)
+    return tuned(tuning, f"{graph.name} {key} {resolved.cpu} {resolve_threads(threads)} threads", compile_with, tiled_with)
 
 
 _LARGE = 1 << 20
@@ -417,7 +421,7 @@ def code_of_file(
     if needs_host(graph):
         return _staged(graph, device, target, threads, options_of(opened, resolved), cache, opened.manifest.digest)
     if opened.compiled is None or budget is not None:  # the code in a file has no checks of a budget
-        compiled = _compiled(graph, resolved, options_of(opened, resolved), cache, store, constant_labels(graph))
+        compiled = _compiled(graph, resolved, _fitting(opened, graph, resolved), cache, store, constant_labels(graph))
     else:
         compiled = opened.compiled
         _check_code(opened.source, graph, compiled)
@@ -435,12 +439,13 @@ def archive_of_file(
         again, _ = _read(opened, None)
         labels = constant_labels(again)
         if is_limited:
-            code = _compiled(again, resolved, options_of(opened, resolved), cache, store, labels)
+            code = _compiled(again, resolved, _fitting(opened, again, resolved), cache, store, labels)
         stored = {entry.name for entry in opened.manifest.weights}
         digests = {labels[id(array)]: str(array_digest(array).hexdigest()) for array in _arrays(again)}
         code = _named(code, {label: name for label, name in digests.items() if name in stored})
     if isinstance(code.ttir, BlockTexts):  # of code that was compiled here
-        texts = _texts(lambda: _read(opened, None)[0], resolved, options_of(opened, resolved), locations=False)
+        options = _fitting(opened, _read(opened, None)[0], resolved)
+        texts = _texts(lambda: _read(opened, None)[0], resolved, options, locations=False)
         code = replace(code, ttir=texts)
     return code, opened.graph_text, [
         StoredWeight(entry.name, entry.dtype, entry.shape, entry.layout, opened.weights[entry.name])
@@ -452,7 +457,8 @@ def tiled_of_file(
     opened: artifact_file.Artifact, resolved: devices.Target, budget: Budget | None, trusted: bool
 ) -> Tiled:
     """Return the block programs of a file's graph and their launches."""
-    return _tiled(_read(opened, _limits(budget, trusted))[0], resolved, options_of(opened, resolved))
+    graph = _read(opened, _limits(budget, trusted))[0]
+    return _tiled(graph, resolved, _fitting(opened, graph, resolved))
 
 
 def _read(opened: artifact_file.Artifact, budget: Budget | None) -> tuple[Graph, dict[str, Array]]:
@@ -475,6 +481,19 @@ def options_of(opened: artifact_file.Artifact, target: devices.Target) -> Option
     metadata = opened.manifest.metadata
     numerics = checked_numerics(metadata.get("numerics", "strict"), f"artifact {opened.source}")
     return Options(numerics, schedule=ModelSchedule.from_text(metadata.get(_schedule_key(target), "")))
+
+
+def _fitting(opened: artifact_file.Artifact, graph: Graph, target: devices.Target) -> Options:
+    """Return the options of a file, without a schedule that does not fit its graph: kernels of another version have other
+    names. A warning says so."""
+    options = options_of(opened, target)
+    if options.schedule.kernels:
+        try:
+            _tiled(graph, target, options)
+        except ScheduleError as error:
+            warnings.warn(f"joinery: the schedule in {opened.source} is left out: {error}", stacklevel=2)
+            return replace(options, schedule=EMPTY)
+    return options
 
 
 def _schedule_key(target: devices.Target) -> str:

@@ -24,7 +24,7 @@ from ...lowering.choices.model_schedule import EMPTY, KernelSchedule, ModelSched
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
-from ...promotion.errors import UserError
+from ...promotion.errors import UnsupportedError, UserError
 from .lock_file import ModelLock
 from .progress import Progress
 
@@ -111,9 +111,9 @@ def _searched(
     best: dict[str, tuple[KernelSchedule, float]] = {}
     default = dict(asked)
     with Progress("tuning", max(1, math.ceil(tuning.seconds)), tuning.progress) as progress:
-        model = first
+        model: Model | None = first
         while asked:
-            times = _times(model, inputs)
+            times = dict.fromkeys(asked, math.inf) if model is None else _times(model, inputs)
             for name, said in list(asked.items()):
                 if name not in best or times[name] < best[name][1]:
                     best[name] = said, times[name]
@@ -126,7 +126,10 @@ def _searched(
             progress.reach(int(tuning.seconds - left), f"{len(asked)} of {len(searches)} kernels have other schedules to try")
             if left <= 0 or not asked:
                 break
-            model = compile_with(ModelSchedule({**{name: said for name, (said, _) in best.items()}, **asked}))
+            try:
+                model = compile_with(ModelSchedule({**{name: said for name, (said, _) in best.items()}, **asked}))
+            except UnsupportedError:  # a block that needs too much scratch memory: none of this round is taken
+                model = None
     return ModelSchedule({name: said for name, (said, _) in best.items() if said != default[name]})
 
 

@@ -13,7 +13,7 @@ from ..tile.offsets import share_offsets
 from ..tile.schedule import Schedule, check_schedule
 from ..tile.signature import Signature, signature
 from ..tile.structure import products, spaces_of
-from .model_schedule import KernelSchedule, ModelSchedule, require_kernels
+from .model_schedule import Algorithm, KernelSchedule, ModelSchedule, ScheduleError, require_kernels
 from .options import Options
 
 
@@ -40,7 +40,7 @@ def _name(nest: Nest, number: int) -> str:
     return f"{nest.template}_{middle}_{number}" if middle else f"{nest.template}_{number}"
 
 
-def algorithm_of(nest: Nest) -> str | None:
+def algorithm_of(nest: Nest) -> Algorithm | None:
     """Returns how a nest computes a convolution; None for other nests."""
     if nest.template != "contract":
         return None
@@ -51,7 +51,7 @@ def algorithm_of(nest: Nest) -> str | None:
 
 
 def edited(nest: Nest, default: Schedule, said: KernelSchedule | None, name: str) -> Schedule:
-    """Returns the schedule that the cost model chose, with what the user says. Raises `UserError` for an illegal one."""
+    """Returns the schedule that the cost model chose, with what the user says. Raises `ScheduleError` for an illegal one."""
     if said is None:
         return default
     schedule = default
@@ -59,19 +59,19 @@ def edited(nest: Nest, default: Schedule, said: KernelSchedule | None, name: str
         axes = {axis.name: number for number, axis in enumerate(nest.axes)}
         for axis in said.blocks:
             if axis not in axes:
-                raise UserError(f"schedule: kernel {name!r} has no axis {axis!r}; fix: {', '.join(axes) or 'no blocks'}")
+                raise ScheduleError(f"schedule: kernel {name!r} has no axis {axis!r}; fix: {', '.join(axes) or 'no blocks'}")
         schedule = replace(schedule, blocks=tuple([(axes[axis], size) for axis, size in said.blocks.items()]))
     found = algorithm_of(nest)
     if said.algorithm is not None and said.algorithm != found:
         fix = "leave it out" if found is None else f"{found!r}, the only one for its sizes and numerics"
-        raise UserError(f"schedule: kernel {name!r} cannot be computed as {said.algorithm!r}; fix: {fix}")
+        raise ScheduleError(f"schedule: kernel {name!r} cannot be computed as {said.algorithm!r}; fix: {fix}")
     for key in ("streaming", "group", "warps", "lanes"):
         if (value := getattr(said, key)) is not None:
             schedule = replace(schedule, **{key: value})
     try:
         check_schedule(nest, schedule)
     except UserError as error:
-        raise UserError(f"kernel {name!r}: {error}") from error
+        raise ScheduleError(f"kernel {name!r}: {error}") from error
     return schedule
 
 
@@ -86,7 +86,7 @@ def schedule_of(names: Sequence[str], nests: Sequence[Nest], schedules: Sequence
         has_products = nest.template in ("contract", "attention")
         kernels[name] = KernelSchedule(
             blocks,
-            algorithm_of(nest),  # type: ignore[arg-type]  # one of the literals
+            algorithm_of(nest),
             streaming=None if is_gpu or nest.template not in ("map", "row") else schedule.streaming,
             group=schedule.group if nest.template == "contract" else None,
             warps=schedule.warps if is_gpu else None,
@@ -101,7 +101,7 @@ def chosen_schedules(
     nests: Sequence[Nest], names: Sequence[str], default: Sequence[Schedule], options: Options
 ) -> tuple[Schedule, ...]:
     """Returns the schedules of nests: those of the cost model, what the user says of them, and the fixed blocks of reproducible
-    numerics. Raises `UserError` for a kernel that does not exist, and for an illegal schedule."""
+    numerics. Raises `ScheduleError` for a kernel that does not exist, and for an illegal schedule."""
     said = options.schedule.kernels
     require_kernels(options.schedule, dict.fromkeys(names), "compile")
     found = [edited(nest, first, said.get(name), name) for nest, name, first in zip(nests, names, default, strict=True)]

@@ -115,6 +115,10 @@ class ModelSchedule:
 EMPTY = ModelSchedule()
 
 
+class ScheduleError(UserError):
+    """Raised where a schedule names a kernel, an axis or an algorithm that a model has not, or is illegal for it."""
+
+
 def checked_schedule(schedule: object, what: str) -> ModelSchedule:
     """Returns what the user gave as the option `schedule`, a `ModelSchedule`, a path of its text, or None for none.
 
@@ -141,10 +145,10 @@ def checked_schedule(schedule: object, what: str) -> ModelSchedule:
 
 
 def require_kernels(schedule: ModelSchedule, names: Mapping[str, object], what: str) -> None:
-    """Raises `UserError` for the first kernel of the schedule that is not among `names`."""
+    """Raises `ScheduleError` for the first kernel of the schedule that is not among `names`."""
     for name in schedule.kernels:
         if name not in names:
-            raise UserError(f"{what}: {_no_kernel(name, names)}")
+            raise ScheduleError(f"{what}: {_no_kernel(name, names)}")
 
 
 def _no_kernel(name: str, names: Mapping[str, object]) -> str:
@@ -207,4 +211,4 @@ def _toml(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-__all__ = ["EMPTY", "KernelSchedule", "ModelSchedule", "checked_schedule", "require_kernels"]
+__all__ = ["EMPTY", "Algorithm", "KernelSchedule", "ModelSchedule", "ScheduleError", "checked_schedule", "require_kernels"]

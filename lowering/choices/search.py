@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 
-from ...promotion.errors import UserError
 from ..nest import Nest
 from ..tile.schedule import Schedule
 from ..tile.structure import products, spaces_of
 from .kernel_schedules import algorithm_of, edited
-from .model_schedule import KernelSchedule
+from .model_schedule import KernelSchedule, ScheduleError
 
 GAIN = 0.98
 """What a launch has to take of the time of the best one so far to be better: less is noise."""
@@ -31,10 +30,10 @@ def search(nest: Nest, default: Schedule, name: str, other: tuple[Nest, Schedule
 
     other: the nest and its default schedule with the other algorithm, of a convolution that has two.
     """
-    best = KernelSchedule(algorithm=algorithm_of(nest))  # type: ignore[arg-type]  # one of the literals
+    best = KernelSchedule(algorithm=algorithm_of(nest))
     least = yield best
     if other is not None:
-        tried = KernelSchedule(algorithm=algorithm_of(other[0]))  # type: ignore[arg-type]
+        tried = KernelSchedule(algorithm=algorithm_of(other[0]))
         if (seconds := (yield tried)) < GAIN * least:
             best, least, (nest, default) = tried, seconds, other
     for values in _choices(nest, default):
@@ -42,7 +41,7 @@ def search(nest: Nest, default: Schedule, name: str, other: tuple[Nest, Schedule
             said = _said(nest, changed, best)
             try:
                 edited(nest, default, said, name)
-            except UserError:
+            except ScheduleError:
                 continue
             if (seconds := (yield said)) < GAIN * least:
                 best, least = said, seconds

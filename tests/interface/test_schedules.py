@@ -149,6 +149,17 @@ def test_what_is_no_schedule_says_so(text: str, message: str) -> None:
         compiled(jn.ModelSchedule.from_text(text))
 
 
+def test_a_file_whose_schedule_fits_no_more_is_opened_with_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = next(name for name in unchanged().schedule if name.startswith("row"))
+    changed = compiled(jn.ModelSchedule({name: jn.KernelSchedule(blocks={"i0": 1, "i1": 128})}))
+    changed.save(tmp_path / "changed.joinery")
+    monkeypatch.setattr("joinery.lowering.choices.kernel_schedules._name", lambda nest, number: f"kernel_{number}")
+    with pytest.warns(UserWarning, match=f"the schedule in .* is left out: .*{name}"):
+        opened = jn.load(tmp_path / "changed.joinery")
+    for value, wanted in zip(opened(INPUT), unchanged()(INPUT), strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=2e-5, atol=2e-3)
+
+
 def test_other_values_are_refused(tmp_path: Path) -> None:
     with pytest.raises(jn.UserError, match=r"schedule is int; fix: a joinery.ModelSchedule"):
         compiled(3)

@@ -130,7 +130,26 @@ def test_what_is_no_time_is_refused(tune: object) -> None:
         jn.compile(model(), "cpu", cache=False, tune=tune)
 
 
+def test_a_round_that_does_not_compile_is_slower_than_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, rounds = jn.compile, []
+
+    def failing(graph: jn.Graph, *args: object, schedule: object = None, **options: object) -> jn.Model:
+        rounds.append(schedule)
+        if schedule is not None and len(rounds) in (3, 4):
+            raise jn.UnsupportedError("too much scratch memory; fix: smaller blocks")
+        return real(graph, *args, schedule=schedule, **options)
+
+    monkeypatch.setattr("joinery.interface.compiling.compile", failing)
+    tuned = real(model(), "cpu", cache=False, tune=3, threads=1)
+    assert len(rounds) > 4
+    assert tuned(INPUT)[0].shape == (96, 70)
+
+
 def test_what_cannot_be_tuned_says_so() -> None:
+    graph = jn.Graph("host")
+    graph.output(jn.nonzero(graph.input(jn.float32, (4,), "x")))
+    with pytest.raises(jn.UnsupportedError, match="fix: leave tune= out"):
+        jn.compile(graph, "cpu", tune=1)
     with pytest.raises(jn.UnsupportedError, match="fix: device='cpu'"):
         jn.compile(model(), "ptxsim", cache=False, tune=1)
     with pytest.raises(jn.UserError, match="schedule and tune; fix: one of them"):
