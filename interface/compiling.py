@@ -465,9 +465,12 @@ def _read(opened: artifact_file.Artifact, budget: Budget | None) -> tuple[Graph,
     """Return the graph of a file, and its weights in the plain layout, by name."""
     plain = {entry.name: opened.plain_weight(entry.name) for entry in opened.manifest.weights}
     try:
-        return from_text(opened.graph_text, plain, budget), plain
+        graph = from_text(opened.graph_text, plain, budget)
     except UserError as error:
         raise UserError(f"artifact {opened.source}: {error}") from error
+    if not graph.finished:
+        raise UserError(f"artifact {opened.source}: graph {graph.name!r} has no output; fix: save the model again")
+    return graph, plain
 
 
 def metadata_of(options: Options, target: devices.Target) -> dict[str, str]:

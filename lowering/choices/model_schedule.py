@@ -24,6 +24,7 @@ from ...promotion.errors import UserError, close_names
 Algorithm = Literal["plain", "winograd"]
 ALGORITHMS = ("plain", "winograd")
 MAX_TEXT = 4 << 20
+MAX_BLOCK = 1 << 48  # blocks of ordered scatters are whole lines, whatever their length
 MAX_LINE = 4096  # the time to read a line may grow with the square of its length
 
 
@@ -189,7 +190,7 @@ _EXPECTED = {
 def _fits(key: str, value: object) -> bool:
     match key:
         case "blocks":
-            return isinstance(value, Mapping) and all(isinstance(k, str) and _is_count(v, 1) for k, v in value.items())
+            return isinstance(value, Mapping) and all(isinstance(k, str) and _is_count(v, 1, MAX_BLOCK) for k, v in value.items())
         case "algorithm":
             return value in ALGORITHMS
         case "streaming" | "lanes":
@@ -199,8 +200,8 @@ def _fits(key: str, value: object) -> bool:
     return _is_count(value, 1)
 
 
-def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 31
+def _is_count(value: object, lowest: int, highest: int = (1 << 31) - 1) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and lowest <= value <= highest
 
 
 def _toml(value: object) -> str:

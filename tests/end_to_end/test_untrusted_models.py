@@ -59,6 +59,15 @@ def test_reads_outside_are_refused_however_the_graph_arrives(name: str, tmp_path
             model(fenced(np.zeros((3, 4), np.float32)))
 
 
+def test_a_graph_without_outputs_is_refused(tmp_path: Path) -> None:
+    graph = jn.Graph("t", [jn.TensorType("float32", ("n", 4), "x")])
+    graph.output(graph.inputs[0] * 2)
+    text = "\n".join(line for line in jn.to_text(graph)[0].split("\n") if not line.strip().startswith("output"))
+    artifact_file.save(tmp_path / "t.joinery", "t", text, [], [], {"numerics": "strict"})
+    with pytest.raises(jn.UserError, match=r"t\.joinery.* graph 't' has no output; fix: save the model again"):
+        jn.load(tmp_path / "t.joinery", "cpu", cache=False)
+
+
 def test_the_simulator_makes_the_same_checks() -> None:
     model = jn.compile(from_text(OUTSIDE["before the start"]), "ptxsim", cache=False)
     with pytest.raises(jn.UserError, match="leaves axis 0 of size n"):

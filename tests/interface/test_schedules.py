@@ -95,6 +95,27 @@ def test_a_file_with_the_text_is_a_schedule(tmp_path: Path) -> None:
     assert repr(found[name]).startswith("KernelSchedule(")
 
 
+def test_the_schedule_of_an_ordered_scatter_is_read_again(tmp_path: Path) -> None:
+    """Its blocks are whole lines, of any length."""
+    types = [
+        jn.TensorType(jn.float32, ("n", 8), "x"), jn.TensorType(jn.int64, ("p", 8), "i"), jn.TensorType(jn.float32, ("p", 8), "u")
+    ]  # fmt: skip
+    graph = jn.Graph("sums", types)
+    x, indices, updates = graph.inputs
+    graph.output(jn.scatter(x, updates, indices, axis=0, reduction="add"))
+    schedule = jn.compile(graph, "cpu", cache=False).schedule
+    schedule.save(tmp_path / "schedule.toml")
+    for given in (schedule, str(tmp_path / "schedule.toml"), jn.ModelSchedule.from_text(str(schedule))):
+        model = jn.compile(graph, "cpu", schedule=given, cache=False)
+        assert model.schedule == schedule
+    want = np.zeros((3, 8), np.float32)
+    want[1] = 5
+    np.testing.assert_array_equal(model(want * 0, np.ones((5, 8), np.int64), np.ones((5, 8), np.float32)), want)
+    (name,) = schedule
+    with pytest.raises(jn.UserError, match="names of axes and powers of two"):
+        jn.ModelSchedule.from_text(f"[{name}]\nblocks = {{i0 = {1 << 49}}}")
+
+
 def test_the_cache_tells_schedules_apart(tmp_path: Path) -> None:
     cache = str(tmp_path)
     first = jn.compile(model(), "cpu", cache=cache)

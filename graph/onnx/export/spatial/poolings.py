@@ -48,8 +48,12 @@ def has_dilations(dilations: Sequence[int], opset: int) -> bool:
 
 
 def averaging(attributes: Mapping[str, Any], opset: int) -> dict[str, Any]:
-    """Return the attributes of AveragePool that an opset knows."""
-    return {name: value for name, value in attributes.items() if name != "dilations" or opset >= _DILATED}
+    """Return the attributes of AveragePool that an opset knows, without dilations of 1.
+
+    onnxruntime copies them to QLinearAveragePool, which has none, where the images are quantised.
+    """
+    has = opset >= _DILATED and any(gap != 1 for gap in attributes.get("dilations", ()))
+    return {name: value for name, value in attributes.items() if name != "dilations" or has}
 
 
 def pooled(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]], opset: int) -> Pooled | None:

@@ -191,6 +191,21 @@ def test_convolutions_of_codes_are_the_node_that_they_were(case: str, size: Any)
     assert [each.op_type for each in made.graph.node].count("ConvInteger") == 1
 
 
+@pytest.mark.parametrize("opset", [18, 19, 21, 23])
+def test_a_quantised_average_pooling_is_run_by_onnxruntime(opset: int) -> None:
+    """onnxruntime makes one operator of these five, which takes no dilations."""
+    nodes = [
+        node("QuantizeLinear", "x,s,z", "q"), node("DequantizeLinear", "q,s,z", "d"),
+        node("AveragePool", "d", "p", kernel_shape=[2, 2], strides=[2, 2]),
+        node("QuantizeLinear", "p,s,z", "r"), node("DequantizeLinear", "r,s,z", "y"),
+    ]  # fmt: skip
+    source = model(nodes, [1, 4, 8, 8], {"s": np.float32(0.05), "z": np.uint8(3)}, opset)
+    graph, image = jn.from_onnx(source), floats(1, 4, 8, 8)
+    made = exported(graph, opset=opset)
+    (want,), (got,) = by_onnxruntime(source, graph, [image]), by_onnxruntime(made, graph, [image])
+    np.testing.assert_array_equal(got, want)
+
+
 def test_a_mean_over_space_is_one_operator() -> None:
     nodes = [node("GlobalAveragePool", "x", "p"), node("ReduceMean", "x,last", "m", keepdims=1), node("Add", "p,m", "y")]
     made = comes_back(model(nodes, ["n", 2, "h", 4], {"last": np.array([3])}, opset=18), floats(2, 2, 3, 4))
