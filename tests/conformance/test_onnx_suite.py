@@ -29,21 +29,23 @@ def test_a_sample_passes_as_recorded_with_the_evaluator() -> None:
     assert report.changes(report.kept(), found) == [], "make conformance writes the record"
 
 
-ON_GPUS = re.compile(r"(loop|scan|if|range|scatter|gather|top_k|cumsum|cumprod|onehot|lstm|gru|simple_rnn|sequence_map)")
+IN_ORDER = re.compile(r"(loop|scan|if|range|scatter|gather|top_k|cumsum|cumprod|onehot|lstm|gru|simple_rnn|sequence_map)")
 """Operators that are loops, branches, or in an order."""
 
 
 @pytest.mark.slow
-def test_loops_and_what_is_in_an_order_pass_on_a_simulated_gpu() -> None:
-    """But for those with operations of the host, and those that fail everywhere."""
-    failed = report.kept()["failed"]
-    chosen = [case for case in cases(Simulated) if case.group == "node" and ON_GPUS.match(case.name)]
-    passed = 0
-    for case in chosen:
+def test_a_third_passes_on_a_simulated_gpu() -> None:
+    """With all that is a loop or in an order, but for operations of the host, and what fails everywhere."""
+    failed, every = report.kept()["failed"], [case for case in cases(Simulated) if case.group != "real"]
+    in_order = [case for case in every if case.group == "node" and IN_ORDER.match(case.name)]
+    chosen = {(case.group, case.name): case for case in [*share(every, 3), *in_order]}
+    passed, of_host = 0, 0
+    for (_, name), case in chosen.items():
         reason = outcome(case, Simulated).reason
-        assert not reason or "runs on the host" in reason or case.name in failed, f"{case.name}: {reason}"
+        assert not reason or "runs on the host" in reason or name in failed, f"{name}: {reason}"
         passed += not reason
-    assert passed > 90
+        of_host += "runs on the host" in reason
+    assert passed >= 0.9 * len(chosen), (passed, of_host, len(chosen))
 
 
 @pytest.mark.slow

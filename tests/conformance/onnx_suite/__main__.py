@@ -2,6 +2,7 @@
 
     PATTERN …      cases whose names match one of these regular expressions; without any, all
     --evaluate     with the reference evaluator instead of compiled code
+    --simulate     compiled for a simulated GPU instead of the host
     --every N      one case in so many, chosen by digests of their names
     --record       keep the results in docs/onnx.json, and write docs/onnx.md; needs all cases, compiled
     --page         write that page only
@@ -25,14 +26,14 @@ leave_path("tests.conformance.onnx_suite")
 
 def main(arguments: list[str]) -> int:
     from . import report
-    from .backend import Evaluated, Joinery
+    from .backend import Evaluated, Joinery, Simulated
     from .cases import Outcome, cases, outcome, share
 
     options = _options(arguments)
     if options.page:
         report.write(report.kept())
         return 0
-    backend = Evaluated if options.evaluate else Joinery
+    backend = Evaluated if options.evaluate else Simulated if options.simulate else Joinery
     chosen = [case for case in cases(backend) if not options.patterns or any(re.search(p, case.name) for p in options.patterns)]
     if options.every > 1:
         chosen = share(chosen, options.every)
@@ -66,12 +67,14 @@ def _progress(number: int, count: int, failed: int, seconds: float, name: str) -
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.onnx_suite", description="Runs ONNX's backend suite.")
     parser.add_argument("patterns", nargs="*", metavar="PATTERN", help="regular expressions of cases' names")
-    parser.add_argument("--evaluate", action="store_true", help="with the reference evaluator")
+    device = parser.add_mutually_exclusive_group()
+    device.add_argument("--evaluate", action="store_true", help="with the reference evaluator")
+    device.add_argument("--simulate", action="store_true", help="on a simulated GPU")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="one case in so many")
     parser.add_argument("--record", action="store_true", help="keep the results and write docs/onnx.md")
     parser.add_argument("--page", action="store_true", help="write docs/onnx.md from the record")
     options = parser.parse_args(arguments)
-    if options.record and (options.patterns or options.evaluate or options.every > 1):
+    if options.record and (options.patterns or options.evaluate or options.simulate or options.every > 1):
         parser.error("--record needs all cases, compiled")
     return options
 
