@@ -190,7 +190,9 @@ _EXPECTED = {
 def _fits(key: str, value: object) -> bool:
     match key:
         case "blocks":
-            return isinstance(value, Mapping) and all(isinstance(k, str) and _is_count(v, 1, MAX_BLOCK) for k, v in value.items())
+            return isinstance(value, Mapping) and all(
+                isinstance(name, str) and _is_count(size, 1, MAX_BLOCK) for name, size in value.items()
+            )
         case "algorithm":
             return value in ALGORITHMS
         case "streaming" | "lanes":

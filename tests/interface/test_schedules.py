@@ -98,7 +98,8 @@ def test_a_file_with_the_text_is_a_schedule(tmp_path: Path) -> None:
 def test_the_schedule_of_an_ordered_scatter_is_read_again(tmp_path: Path) -> None:
     """Its blocks are whole lines, of any length."""
     types = [
-        jn.TensorType(jn.float32, ("n", 8), "x"), jn.TensorType(jn.int64, ("p", 8), "i"), jn.TensorType(jn.float32, ("p", 8), "u")
+        jn.TensorType(jn.float32, ("n", 8), "x"), jn.TensorType(jn.int64, ("p", 8), "i"),
+        jn.TensorType(jn.float32, ("p", 8), "u"),
     ]  # fmt: skip
     graph = jn.Graph("sums", types)
     x, indices, updates = graph.inputs

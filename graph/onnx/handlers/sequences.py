@@ -18,10 +18,16 @@ from ..values import Growing, Known, Optional, Sequence, Sizes, Stacked, Value, 
 
 
 def sequence_of(node: Node, position: int) -> tuple[Value, ...]:
-    """Return the elements of an input that is a sequence, also an optional one."""
+    """Return the elements of an input that is a sequence, also an optional one, whose length must be known."""
     value = node.value(position)
     if isinstance(value, Optional) and value.value is not None:
         value = value.value
+    if isinstance(value, Stacked):
+        length = value.rows.shape[0]
+        if not isinstance(length, int):
+            raise node.size_needed([length], f"the sequence of input {position} has {length} elements")
+        node.require(length <= node.limits.unrolled_nodes, f"a sequence of {length}")
+        return tuple([_without(part, 0) for part in split(value.rows, [1] * length, 0)])
     if not isinstance(value, Sequence):
         node.require(False, f"input {position} is no sequence")
         return ()
@@ -134,19 +140,25 @@ def _from_start(node: Node, position: int, length: Extent, most: Extent) -> Symb
 
 @handles("SplitToSequence", structural=True)
 def split_to_sequence(node: Node) -> Result:
-    """Split a tensor along an axis into parts of given sizes, of one size, or single slices."""
+    """Split a tensor along an axis into parts of given sizes, of one size, or any number of single slices."""
     x = node[0]
     axis = node.axis(node.attr("axis"), len(x.shape))
-    keepdims = node.attr("keepdims")
+    extent = x.shape[axis]
     if node.has(1):
         sizes = node.ints(1, "the sizes of SplitToSequence")
         if not node.shape(1):
-            extent = node.static_shape(0)[axis]
+            if not isinstance(extent, int):
+                raise node.size_needed([extent], f"axis {axis} of input 0 has {extent} elements")
             node.require(sizes[0] > 0 and extent <= sizes[0] * node.limits.unrolled_nodes, f"parts of {sizes[0]} of {extent}")
             sizes = tuple([min(sizes[0], extent - start) for start in range(0, extent, sizes[0])])
         return Sequence(split(x, list(sizes), axis))
-    node.require(node.static_shape(0)[axis] <= node.limits.unrolled_nodes, f"{node.static_shape(0)[axis]} slices")
-    parts = split(x, [1] * node.static_shape(0)[axis], axis)
+    keepdims = node.attr("keepdims")
+    if not isinstance(extent, int):
+        rows = x.permute((axis, *[other for other in range(len(x.shape)) if other != axis]))
+        kept = (*x.shape[:axis], 1, *x.shape[axis + 1 :]) if keepdims else rows.shape[1:]
+        return Stacked(rows.reshape((extent, *kept)))
+    node.require(extent <= node.limits.unrolled_nodes, f"{extent} slices")
+    parts = split(x, [1] * extent, axis)
     return Sequence(parts if keepdims else tuple([_without(part, axis) for part in parts]))
 
 

@@ -25,8 +25,8 @@ values (rtol 10⁻³, atol 10⁻⁷). `make conformance` runs them all, in `.ven
 Strings, and operations whose sizes the values decide, are computed by NumPy on the host, between compiled parts. Cases with
 random numbers fail by design: ONNX names no generator.
 
-A simulated GPU runs a third of the suite (`CONFORMANCE_ARGS='--simulate --every 3'`), all but the models of the group `real`, in the
-slow tests. What passes on the host passes there, but for operations that the host computes, which are refused by name."""
+A simulated GPU runs a third of the suite (`CONFORMANCE_ARGS='--simulate --every 3'`), without the models of `real`, in
+the slow tests. What passes on the host passes there, but for operations that the host computes, which are refused by name."""
 
 
 def record(found: dict[tuple[str, str], Outcome], versions: dict[str, str]) -> dict[str, Any]:

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
+from ...support import onnx_texts as texts
+
 FLOATS = helper.make_tensor_type_proto(1, None)
 RNG = np.random.default_rng(1)
 
@@ -103,3 +105,49 @@ def test_what_is_missing_or_wrong_is_named() -> None:
         jn.from_onnx(made, elements={"x": jn.TensorType(jn.float32, (1,))})
     with pytest.raises(jn.UserError, match=r"input 'xs' is str; fix: pass a NumPy array"):
         jn.compile_onnx(joining(), device="cpu")(["text"])
+
+
+SPLITS = {
+    "an element": ("(float[b, t] x, int64 i) => (float[n, t] y)", "s = SplitToSequence<axis=0, keepdims=KEPT> (x) "
+                   "y = SequenceAt (s, i)"),
+    "joined along another axis": ("(float[b, t] x, int64 i) => (float[u, v] y)", "s = SplitToSequence<axis=0, keepdims=1> (x) "
+                                  "y = ConcatFromSequence<axis=1> (s)"),
+    "stacked behind": ("(float[b, t] x, int64 i) => (float[u, v] y)", "s = SplitToSequence<axis=-1, keepdims=0> (x) "
+                       "y = ConcatFromSequence<axis=1, new_axis=1> (s)"),
+    "counted": ("(float[b, t] x, int64 i) => (int64 y)", "s = SplitToSequence<axis=1, keepdims=KEPT> (x) "
+                "y = SequenceLength (s)"),
+    "without one": ("(float[b, t] x, int64 i) => (float[u, v] y)", "s = SplitToSequence<axis=1, keepdims=1> (x) "
+                    "r = SequenceErase (s, i) e = SequenceAt (s, i) l = SequenceInsert (r, e) "
+                    "y = ConcatFromSequence<axis=1> (l)"),
+    "three axes": ("(float[b, t, 2] x, int64 i) => (float[u, v, w] y)", "s = SplitToSequence<axis=1, keepdims=1> (x) "
+                   "y = ConcatFromSequence<axis=0> (s)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+@pytest.mark.parametrize("case", SPLITS)
+def test_slices_of_an_axis_of_any_size_are_one_model(case: str, kept: int) -> None:
+    pytest.importorskip("onnxruntime")
+    signature, body = SPLITS[case]
+    last = (2,) if case == "three axes" else ()
+    feeds = [{"x": floats(*shape, *last), "i": np.array(at)} for shape, at in (((2, 3), 1), ((4, 2), -1), ((5, 5), 0))]
+    made = texts.model(signature if kept else signature.replace("[n, t] y", "[t] y"), body.replace("KEPT", str(kept)), 18)
+    assert isinstance(texts.serves(made, *feeds), jn.Model)
+
+
+def test_a_split_names_the_size_that_it_needs_and_no_other() -> None:
+    made = texts.model(
+        "(float[b, t] x) => (float[u, v] y)",
+        """s = SplitToSequence<axis=0, keepdims=0> (x)
+           m = SequenceMap (s) <body = f (float[t] e) => (float[t] o) { o = Neg (e) }>
+           y = ConcatFromSequence<axis=0, new_axis=1> (m)""", 18,
+    )  # fmt: skip
+    with pytest.raises(jn.UnsupportedError, match=r"input 0 has b elements.*fix: from_onnx\(…, sizes={'b': number}\)"):
+        jn.from_onnx(made)
+    x = floats(3, 4)
+    np.testing.assert_array_equal(jn.evaluate(jn.from_onnx(made, sizes={"b": 3}), x), -x)
+    parts = texts.model("(float[b, t] x) => (float[b, u] y)", "n = Constant<value_int=2> () "
+                        "s = SplitToSequence<axis=1>(x, n) z = Constant<value_int=0> () y = SequenceAt (s, z)", 18)  # fmt: skip
+    with pytest.raises(jn.UnsupportedError, match=r"axis 1 of.* has t elements.*fix: from_onnx\(…, sizes={'t': number}\)"):
+        jn.from_onnx(parts)
+    np.testing.assert_array_equal(jn.evaluate(jn.from_onnx(parts, sizes={"t": 4}), x), x[:, :2])
