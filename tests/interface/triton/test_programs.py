@@ -214,6 +214,7 @@ MENDS = (
 )
 
 
+@pytest.mark.slow
 def test_the_tutorial(tmp_path: Path) -> None:
     """Its project fails as it says, and is right when it is mended as it says."""
     program, suite = BLOCKS.findall(TUTORIAL.read_text(encoding="utf-8"))
@@ -241,6 +242,7 @@ def test_the_tutorial(tmp_path: Path) -> None:
         assert "3 passed" in output(mode)
 
 
+@pytest.mark.slow
 def test_the_plugin_by_default_and_with_nonsense(tmp_path: Path) -> None:
     (tmp_path / "test_suite.py").write_text("def test_nothing():\n    pass\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "joinery.triton.pytest"]

@@ -23,6 +23,7 @@ PROGRAM = ROOT / "tests" / "data" / "triton_features" / "run.py"
 RECORD = json.loads((ROOT / "docs" / "triton_versions.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["launches", "language", "processes"])
 def test_features_come_out_as_the_table_says(file: str, tmp_path: Path) -> None:
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("JOINERY_", "TRITON_"))}
