@@ -304,7 +304,7 @@ def _loaded(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
         return found
 
     ev.run.loads[op] = None
-    key = (ssa, lanes, "contents", live, low, high, None if other is None else other)
+    key = (ssa, lanes, "contents", given, mask, low, high, other)
     made = ev.terms.atom(key, f"loaded {ssa.name_hint or ''}".strip(), -half, half - 1, depends, facts)
     ev.terms.loaded.update(dict.fromkeys(made.atoms, pointer.base))
     return Integer(made, width)

@@ -8,12 +8,14 @@ import pytest
 
 pytest.importorskip("z3")
 
-from ...support.proving import far_runs
+from ...support.proving import exhausting, far_runs
 from ...support.proving.differential import MAKERS, check
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-@pytest.mark.parametrize("first", [0, *[pytest.param(first, marks=pytest.mark.slow) for first in range(6, 24, 6)]])
+@pytest.mark.parametrize(
+    "first", [0, *[pytest.param(first, marks=pytest.mark.slow) for first in range(6, 24, 6)]]
+)
 def test_what_is_proven_of_random_kernels_holds_in_small_launches(first: int, kind: str) -> None:
     verdicts = sum([check(seed, 3, kind=kind) for seed in range(first, first + 6)], Counter())
     assert verdicts["bounds", "proven"] + verdicts["races", "proven"] > 3
@@ -49,3 +51,17 @@ def test_what_is_proven_of_many_random_kernels_holds_near_the_ends_of_types(firs
     """`python -m tests.support.proving.far_runs idioms SEED COUNT LAUNCHES` tries others."""
     for seed in range(first, first + 50):
         far_runs.check_random(kind, seed, 10)
+
+
+def test_what_is_proven_of_small_kernels_holds_for_nearly_all_sizes() -> None:
+    found = sum([exhausting.check(seed) for seed in range(4)], Counter())
+    assert found["held"] > 8
+    assert found["sizes"] > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 1000, 50))
+def test_what_is_proven_of_many_small_kernels_holds_for_nearly_all_sizes(first: int) -> None:
+    """`python -m tests.support.proving.exhausting SEED COUNT` tries others."""
+    for seed in range(first, first + 50):
+        exhausting.check(seed)

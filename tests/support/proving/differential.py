@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import sys
 from collections import Counter
@@ -20,14 +21,26 @@ from joinery.promotion.float_modes import default_modes
 from .makers.idioms import idiomatic_kernel
 from .makers.mixed_kernels import mixed_kernel
 from .makers.random_kernels import RandomKernel, random_kernel
+from .makers.store_kernels import storing_kernel
 from .watching import run
 
-MAKERS = {"random": random_kernel, "mixed": mixed_kernel, "idioms": idiomatic_kernel}
+MAKERS = {
+    "random": random_kernel,
+    "mixed": mixed_kernel,
+    "idioms": idiomatic_kernel,
+    "stores": storing_kernel,
+}
 
 KINDS = {"bounds": {"out-of-bounds", "misaligned"}, "races": {"race", "lane-race"}, "overflow": {"overflow"}}
 PROVED = ("proven", "proven under", "never executed")
-_EDGES = {"i8": [-128, -127, -64, -3, -1, 20, 33, 64, 100, 126, 127], "i16": [-2**15, -129, -1, 127, 255, 2**15 - 1], "i32": [-9, -1, 20, 33, 100, 2**31 - 1, -(2**31)], "i64": [-5, -1, 20, 33, 2**63 - 1, -(2**63)]}  # noqa: E501
+_EDGES = {
+    "i8": [-128, -127, -64, -3, -1, 20, 33, 64, 100, 126, 127],
+    "i16": [-(2**15), -129, -1, 127, 255, 2**15 - 1],
+    "i32": [-9, -1, 20, 33, 100, 2**31 - 1, -(2**31)],
+    "i64": [-5, -1, 20, 33, 2**63 - 1, -(2**63)],
+}
 _MAX_ELEMENTS = 5000
+_MAX_PROGRAMS = 6
 LIMIT = 200_000
 
 
@@ -43,7 +56,9 @@ def sizes_of(
     found = 0
     for n, m, x in every:
         sizes = {"n": n, "m": m, "grid_x": x}
-        if not parsed.holds(sizes) or evaluate(parsed.grid[0], sizes) > 5:
+        if "grid_y" in parsed.names():
+            sizes["grid_y"] = rng.randrange(4)
+        if not parsed.holds(sizes) or math.prod(grid_of(parsed, sizes)) > _MAX_PROGRAMS:
             continue
         if sum(evaluate(extent, sizes) for extent in parsed.extents.values()) > _MAX_ELEMENTS:
             continue
@@ -53,7 +68,15 @@ def sizes_of(
             return
 
 
-def arguments_of(subject: RandomKernel, parsed: ParsedSpecification, sizes: dict[str, int], seed: int) -> list[Any] | None:
+def grid_of(parsed: ParsedSpecification, sizes: dict[str, int]) -> tuple[int, int, int]:
+    """Returns the numbers of programs of a launch."""
+    x, y, z = [evaluate(axis, sizes) for axis in parsed.grid]
+    return x, y, z
+
+
+def arguments_of(
+    subject: RandomKernel, parsed: ParsedSpecification, sizes: dict[str, int], seed: int
+) -> list[Any] | None:
     """Returns the arguments of a launch, with elements as the assumptions allow; None if there are none of that kind."""
     rng = np.random.default_rng(seed)
     ranges = parsed.ranges_of_contents(sizes)
@@ -75,7 +98,9 @@ def arguments_of(subject: RandomKernel, parsed: ParsedSpecification, sizes: dict
     return [*arguments, sizes["n"], sizes["m"]]
 
 
-def check(seed: int, count: int | None, refutes: bool = False, kind: str = "random") -> Counter[tuple[str, str]]:
+def check(
+    seed: int, count: int | None, refutes: bool = False, kind: str = "random"
+) -> Counter[tuple[str, str]]:
     """Proves a random kernel, and runs launches: what is proven of an access is found in none.
 
     Returns how many accesses have which verdict, by property. refutes: whether launches that break a property are looked for.
@@ -100,7 +125,7 @@ def check(seed: int, count: int | None, refutes: bool = False, kind: str = "rand
         arguments = arguments_of(subject, parsed, sizes, rng.randrange(1 << 30))
         if arguments is None:
             continue
-        grid = (evaluate(parsed.grid[0], sizes),)
+        grid = grid_of(parsed, sizes)
         before = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
         try:
             findings = kernel.sanitize(grid, *arguments).findings
@@ -114,21 +139,30 @@ def check(seed: int, count: int | None, refutes: bool = False, kind: str = "rand
             if not all(holds(parse_assumption(text), sizes) for text in each.condition):
                 continue
             own = each.line.split(" called at ")[0]
-            faults = [found for found in findings if found.kind in KINDS[each.prop] and _is_at(found.line, own)]
+            faults = [
+                found for found in findings if found.kind in KINDS[each.prop] and _is_at(found.line, own)
+            ]
             if each.prop == "races" and each.verdict != "never executed":
-                faults += [found for found in findings if found.kind in KINDS["races"] and _is_at(found.origin, own)]
-            assert not faults, f"seed {seed}: {each}\n{faults[0]}\n{specification}\n{sizes} {before}\n{subject.text}"
+                faults += [
+                    found for found in findings if found.kind in KINDS["races"] and _is_at(found.origin, own)
+                ]
+            assert not faults, (
+                f"seed {seed}: {each}\n{faults[0]}\n{specification}\n{sizes} {before}\n{subject.text}"
+            )
     return Counter((each.prop, each.verdict) for each in proof.accesses)
 
 
-def _executed(kernel: jn.kernel.Kernel, grid: tuple[int], arguments: list[Any]) -> set[str]:
+def _executed(kernel: jn.kernel.Kernel, grid: tuple[int, int, int], arguments: list[Any]) -> set[str]:
     """Returns the lines of accesses in which a lane takes part."""
     with default_modes():
         prepared = prepare(kernel._function)
     found = set()
-    longer = [np.resize(each, each.size + 600) if isinstance(each, np.ndarray) and each.size else each for each in arguments]
+    longer = [
+        np.resize(each, each.size + 600) if isinstance(each, np.ndarray) and each.size else each
+        for each in arguments
+    ]
     by_op = {each.op: each for each in prepared.accesses}
-    for op, _, values in run(prepared, (grid[0], 1, 1), longer)[0]:
+    for op, _, values in run(prepared, grid, longer)[0]:
         access = by_op.get(op)
         if access is not None:
             masks = [value for ssa, value in values if ssa is access.mask]

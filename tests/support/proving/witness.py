@@ -18,7 +18,6 @@ import numpy as np
 from joinery.lowering.prove.evaluate.contexts import NotModelled, context
 from joinery.lowering.prove.evaluate.values import Condition, Integer, Pointer
 from joinery.lowering.prove.preparation import PreparedFunction, prepare
-from joinery.lowering.prove.specify.expressions import evaluate
 from joinery.lowering.prove.specify.specification import Specification
 from joinery.lowering.prove.terms.formulas import Formula, both, equal, negated
 from joinery.lowering.prove.terms.polynomials import Polynomial, TooLarge
@@ -28,7 +27,7 @@ from joinery.lowering.tt import types as t
 from joinery.promotion.float_modes import default_modes
 from xdsl.ir import Operation, SSAValue
 
-from .differential import MAKERS, arguments_of, sizes_of
+from .differential import MAKERS, arguments_of, grid_of, sizes_of
 from .makers.random_kernels import RandomKernel
 from .watching import run
 
@@ -96,7 +95,7 @@ def check(subject: RandomKernel, rng: random.Random, launches: int, values: int,
         if arguments is None:
             continue
         before = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
-        grid = (evaluate(parsed.grid[0], sizes), 1, 1)
+        grid = grid_of(parsed, sizes)
         arrays = [
             np.resize(each, max(each.size, 1) + 600)
             if isinstance(each, np.ndarray) and name not in ("idx", "t")
