@@ -3,7 +3,8 @@
 Each kernel draws one tiling: how far programs, iterations and lanes are apart. Its stores keep to it, or shift, widen or
 turn it, so that two stores of two programs, of two iterations, and two lanes of one store meet here and there. Blocks of
 values differ by lane, or do not.
-Two axes of the grid, rows by columns, chunks of a row by a loop, and halves of a block are among the tilings.
+Two axes of the grid, rows by columns, chunks of a row by a loop, and halves of a block are among
+the tilings.
 """
 
 from __future__ import annotations
@@ -203,7 +204,8 @@ class _Maker(Writer):
         """Stores in a loop that counts chunks, rows, or the programs' turns."""
         rng, width = self.rng, self.width
         low, end, step = rng.choice([
-            ("0", "%n", "1"), ("0", "%m", "1"), ("%pid", "%n", "%np"), ("0", "4", "1"), ("0", "%n", str(self.apart or 1)), ("%m", "%n", "2"),
+            ("0", "%n", "1"), ("0", "%m", "1"), ("%pid", "%n", "%np"), ("0", "4", "1"), ("0", "%n", str(self.apart or 1)),
+            ("%m", "%n", "2"),
         ])  # fmt: skip
         bounds = [
             each if each.startswith("%") else self.number(int(each), width) for each in (low, end, step)
@@ -217,12 +219,8 @@ class _Maker(Writer):
     def branch(self) -> None:
         """Stores of some programs, and of the others."""
         rng, width = self.rng, self.width
-        flag = self.compare(
-            rng.choice(["eq", "slt", "sge"]),
-            "%pid",
-            other,
-            width,
-        )
+        other = rng.choice([self.number(0, width), self.number(1, width), "%m"])
+        flag = self.compare(rng.choice(["eq", "slt", "sge"]), "%pid", other, width)
         self.emit(f"scf.if {flag} {{")
         self.inner(lambda: self.stores(1))
         if rng.random() < 0.5:
