@@ -3,6 +3,7 @@
 #   make test       the tests without the slow ones, ruff and mypy beside them
 #   make test-slow  the slow ones alone
 #   make test-all   both, with ruff, mypy and the site; random tests try cases of their own
+#   make prove      proofs of the corpus and of its mutants, against random launches; PROVE_ARGS="-k mutants"
 #   make mutants    PTX with one synchronising instruction deleted, moved or made wrong: does the simulator notice? MUTANTS="product sm_80"
 #   make test-triton  does Triton's own parser accept what joinery prints?
 #   make test-doors  programs of Triton and models of PyTorch through joinery, in an environment with both
@@ -59,10 +60,11 @@ PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist worksteal
 BENCH_ARGS ?=
 FUZZ_ARGS ?= --minutes 10
 MUTANTS ?=
+PROVE_ARGS ?=
 SUITES_ARGS ?=
 CONFORMANCE_ARGS ?= --record
 
-.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors test-scale test-gpu triton-versions triton-suites conformance torch-ops torch-models fuzz fuzz-onnx lint types \
+.PHONY: help venv demo docs docs-site accuracy tt-ops mutants prove test test-fast test-slow test-all every-test test-triton test-doors test-scale test-gpu triton-versions triton-suites conformance torch-ops torch-models fuzz fuzz-onnx lint types \
     bench bench-peers bench-quick bench-sweep bench-models bench-torch bench-triton bench-triton-c bench-scale bench-gpu clean
 .DEFAULT_GOAL := help
 
@@ -112,6 +114,9 @@ tt-ops: venv
 
 mutants: venv
 	$(RUN) -m tests.mutation $(MUTANTS)
+
+prove: venv
+	$(RUN) -m pytest -q -s tests/lowering/prove $(PROVE_ARGS)
 
 lint: venv
 	$(RUN) -m ruff check .

@@ -45,6 +45,7 @@ from .native.facts import launch_facts
 from .native.host_program import HostObject
 from .native.kernel import LaunchFacts, NativeKernel
 from .native.looks import UNKNOWN, FirstLook
+from .proving.provable import Provable
 from .texts import KernelText, MakeArguments, triton_c_text, ttir_text
 from .tuning.tuned import TunedKernel, Tuner
 
@@ -54,7 +55,7 @@ if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, an
     from .native.sanitizer import NativeSanitizer
 
 
-class Kernel:
+class Kernel(Provable):
     """One block function of a module. Make one with `from_ttir` or `from_triton_c`.
 
     Attributes:

@@ -140,7 +140,8 @@ def add_numerics(parser: argparse.ArgumentParser, more: str = "") -> None:
     )  # fmt: skip
 
 
-def _kernel(path: str, options: argparse.Namespace, debug: bool) -> Kernel:
+def read_kernel(path: str, options: argparse.Namespace, debug: bool) -> Kernel:
+    """Read the kernel of a file, in the language that its name says."""
     from ..kernel import from_ttir
 
     if not is_kernel(path):
@@ -170,7 +171,7 @@ def _compile(options: argparse.Namespace) -> int:
         raise UserError(f"the assembly of a GPU is made by its own assembler; fix: --emit ptx --target {target}")
     if options.emit in STAGES or options.format == "json":
         return _show_triton_c(options)
-    kernel = _kernel(options.kernel, options, options.debug)
+    kernel = read_kernel(options.kernel, options, options.debug)
     if options.print_pipeline:
         text = kernel.pipeline(target)
     elif emit == "ttir":
@@ -237,7 +238,7 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], Array]) -> int
     if is_triton_c(options.model) and is_tuned(options):
         tuned = tuned_kernel(options, options.model, options.numerics or NUMERICS[0])
     else:
-        kernel = _kernel(options.model, options, debug=False)
+        kernel = read_kernel(options.model, options, debug=False)
     if options.grid is None:
         raise UserError(f"{options.model}: fix: say how many programs to run with --grid X,Y,Z")
     grid = _grid(options.grid)
@@ -384,4 +385,4 @@ def _save(path: str, array: Array) -> None:
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-__all__ = ["SUFFIXES", "add_compile", "add_run_options", "is_kernel", "is_number", "run_kernel"]
+__all__ = ["SUFFIXES", "add_compile", "add_run_options", "is_kernel", "is_number", "read_kernel", "run_kernel"]

@@ -21,6 +21,7 @@ from .exporting import add_exporting
 from .kernel import add_compile, is_number
 from .models import add_models
 from .promotion import add_commands
+from .proving import add_prove
 from .text import WIDTH, printable, wrapped
 
 
@@ -88,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     add_batch(add)
     add_exporting(add)
     add_compile(add)
+    add_prove(add)
 
     add_doctor(add)
     return parser

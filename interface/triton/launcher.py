@@ -16,7 +16,7 @@ from ..native.memory_layout import memory_layout
 from ..native.plain_launches import FLOAT32, FLOAT64, INTEGER, MEMORY, NOTHING, PlainLaunches, Record
 from ..native.reach import NOTHING as NO_MEMORY
 from ..native.reach import Reach, known_memory
-from . import benchmarking
+from . import benchmarking, proving
 from .memory import EVERYWHERE, Elsewhere, addressed_memory, device, flattened, memory_around, storage_of
 from .options import settings_of
 from .patches.arrays import ArrayArgument
@@ -71,6 +71,8 @@ class Launcher:
                 args = self._completed(args)
             function.belong_to(self._file)
             if settings.mode == "native":
+                if proving.is_on():
+                    proving.note(function, extents, self._names, self._types, args)
                 self._run(function, extents, args, settings, stopped)
             else:
                 from .slow_launches import run

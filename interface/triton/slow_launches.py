@@ -95,7 +95,7 @@ def _argument(what: str, type_: str, arg: Any, elsewhere: Elsewhere) -> Any:
         shape, strides = [int(each) for each in arg.shape], [int(each) for each in arg.strides]
         return TensorDescriptor(whole, shape, strides, None, "nan" if is_nan else "zero")
     if not type_.startswith("*"):
-        return _wrapped(type_, arg)
+        return wrapped(type_, arg)
     address, span = storage_of(arg, what)
     if span == EVERYWHERE:
         if not address:
@@ -105,7 +105,7 @@ def _argument(what: str, type_: str, arg: Any, elsewhere: Elsewhere) -> Any:
     return PointerArgument(memory, address - span[0], elsewhere)
 
 
-def _wrapped(type_: str, arg: Any) -> Any:
+def wrapped(type_: str, arg: Any) -> Any:
     """A number as its parameter holds it: of an integer that is too large, Triton's launchers take the last bits."""
     if not isinstance(arg, int) or type_[0] not in "iu" or not type_[1:].isdecimal():
         return arg

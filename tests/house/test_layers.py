@@ -51,6 +51,7 @@ TYPES_ONLY = {
     ("interface.tuning.tuned", "interface.cuda_launching"): "GPUs load late",
     ("interface.tuning.worker", "interface.gpu_code"): "GPUs load late",
     ("interface.kernel", "interface.native.sanitizer"): "sanitized launches load it",
+    ("interface.proving.provable", "interface.proving.proving"): "proofs load it",
     ("runtime.model.kernels", "runtime.toolchain.ptxas"): "GPUs load late",
     ("interface.native.host_program", "lowering.llvm.module"): "launches do without the code generator",
     ("interface.texts", "lowering.frontends.triton_c.text"): "the front end of Triton-C loads when it is used",

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from ....promotion.errors import UserError
+from ....promotion.errors import UnsupportedError, UserError
+from .. import proving
 from ..settings import MODES, VARIABLE
 from .record import Finding, Record
 from .reports.excerpts import Excerpt
@@ -22,13 +23,14 @@ from .reports.outcomes import CRASHED, Found, Result, counted, gist, outcome_of
 from .reports.tracebacks import hide_own_frames
 
 _PROPERTY = "joinery"
+_PROVE = "prove"
 _SHOWN = 20
 """Findings that the end of a run lists."""
 
 
 def pytest_addoption(parser: Any) -> None:
     group = parser.getgroup("joinery", "kernels of Triton without a GPU")
-    modes = f"run kernels: {', '.join(MODES)}"
+    modes = f"run kernels: {', '.join(MODES)}; {_PROVE}: native, and each kernel is proven for all sizes"
     group.addoption("--joinery", nargs="?", const="native", default=None, metavar="MODE", help=modes)
     group.addoption("--joinery-target", default="sm_90a", help="the GPU whose PTX is simulated and shown (sm_90a)")
     group.addoption("--joinery-device", default="cuda", choices=["cuda", "cpu"], help="what the device is called: cuda, cpu")
@@ -45,7 +47,7 @@ def pytest_load_initial_conftests(early_config: Any, parser: Any, args: list[str
     mode = options.joinery
     if mode is None:
         return
-    if mode not in MODES and "--joinery" in args:  # `--joinery tests`: what follows is no mode
+    if mode not in (*MODES, _PROVE) and "--joinery" in args:  # `--joinery tests`: what follows is no mode
         args[args.index("--joinery")] = "--joinery=native"
         mode = "native"
     _install(mode, options)
@@ -85,8 +87,10 @@ def _install(mode: str, options: Any) -> None:
     from .suites import prepare
 
     try:
+        if mode == _PROVE:
+            proving.start()
         prepare(_choices(mode, options))
-    except UserError as error:
+    except (UserError, UnsupportedError) as error:
         raise pytest.UsageError(f"--joinery: {error}") from None
     except ImportError as error:
         raise pytest.UsageError(f"--joinery needs {error.name} to be installed: {error}") from None
@@ -96,7 +100,8 @@ def _choices(mode: str, options: Any) -> Any:
     from .suites import Choices
 
     return Choices(
-        mode, options.joinery_device, options.joinery_target, options.joinery_threads, not options.joinery_no_bounds,
+        "native" if mode == _PROVE else mode, options.joinery_device, options.joinery_target, options.joinery_threads,
+        not options.joinery_no_bounds,
         options.joinery_autotune,
     )  # fmt: skip
 
@@ -109,6 +114,7 @@ class _Plugin:
         self.mode = mode
         self.results: list[Result] = []
         self.findings: list[Found] = []
+        self.proofs: list[tuple[str, str, str]] = []
         self._outcomes: dict[str, tuple[str, str]] = {}  # by test: reports of several workers come mixed
         self._last: list[Finding] = []
         self._folder = tempfile.mkdtemp(prefix="joinery-")
@@ -153,7 +159,8 @@ class _Plugin:
                 (each.subtest, each.kernel, each.text, each.is_expected, [dataclasses.astuple(part) for part in each.excerpts])
                 for each in record.findings
             ]
-            report.user_properties.append((_PROPERTY, json.dumps({"launches": dict(record.launches), "findings": findings})))
+            content = {"launches": dict(record.launches), "findings": findings, "proofs": proving.take()}
+            report.user_properties.append((_PROPERTY, json.dumps(content)))
         return report
 
     def _judge(self, item: Any, call: Any, report: Any, record: Record) -> None:
@@ -201,6 +208,7 @@ class _Plugin:
     def _note(self, test: str, content: dict[str, Any]) -> None:
         outcome, reason = self._outcomes.pop(test, ("not run", ""))
         self.results.append(Result(test, outcome, content["launches"], reason))
+        self.proofs += [(kernel, verdicts, text) for kernel, verdicts, text in content["proofs"]]
         for part, kernel, text, is_expected, shown in content["findings"]:
             excerpts = [Excerpt(*each) for each in shown]
             self.findings.append(Found(f"{test} {part}".rstrip(), kernel, text, is_expected, excerpts))
@@ -228,6 +236,12 @@ class _Plugin:
             write(f"{counted(caught, 'finding', 6)} that tests wait for, and catch")
         for each in findings[:_SHOWN]:
             write(f"  {each.test}: {each.kernel}: {gist(each.text)}")
+        if self.proofs:
+            write(f"{counted(len(self.proofs), 'proof', 6)} for all sizes, as the first launch of each kernel suggests them")
+        for kernel, verdicts, text in self.proofs:
+            write(f"  {kernel}: {verdicts}")
+            for line in text.split("\n"):
+                write(f"    {line}")
         path = self.config.getoption("--joinery-report")
         if len(findings) > _SHOWN:
             write(f"  and {len(findings) - _SHOWN} more{'' if path else ': --joinery-report=page.html lists all'}")

@@ -507,3 +507,36 @@ def test_what_triton_refuses_keeps_its_reason(tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text()
     assert "NameError(&#x27;nothing is not defined&#x27;)" in page
     assert "blocks of sixteens" in page
+
+
+def test_kernels_are_proven_from_their_first_launches(tmp_path: Path) -> None:
+    pytest.importorskip("z3")
+    (tmp_path / "test_proven.py").write_text("""
+import torch, triton
+import triton.language as tl
+
+
+@triton.jit
+def copy(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def test_sizes():
+    for n in (100, 300):
+        x = torch.randn(n, device="cuda")
+        out = torch.empty_like(x)
+        copy[(triton.cdiv(n, 64),)](x, out, n, BLOCK=64)
+        assert torch.equal(x, out)
+
+
+def test_in_place():
+    x = torch.randn(128, device="cuda")
+    copy[(2,)](x, x, 128, BLOCK=64)  # specialised to multiples of 16: a kernel of its own
+""")
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "joinery.triton.pytest", "--joinery=prove", "test_proven.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "copy: bounds proven, races proven, overflow proven" in done.stdout
+    assert "prove(assume=['n >= 1'], extents={'x': 'n', 'out': 'n'}, grid=('cdiv(n, 64)',))" in done.stdout
+    assert "x and out share memory" in done.stdout

@@ -1,0 +1,260 @@
+"""Implements `Kernel.prove`: proves properties of a kernel for all sizes, and runs what refutes them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Operation
+
+from ...lowering.prove.guessing import Launch, guess
+from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare
+from ...lowering.prove.proof import DEFAULT_PROPERTIES, PROPERTIES, Proof
+from ...lowering.prove.prover import Prover, written_arrays
+from ...lowering.prove.specify.expressions import evaluate
+from ...lowering.prove.specify.specification import GRID_NAMES, Specification
+from ...lowering.prove.stored import read_stored
+from ...lowering.prove.terms.solver import DEFAULT_LIMIT, load_z3
+from ...lowering.tt import types as t
+from ...lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
+from ...lowering.tt.dialect.functions import FuncOp
+from ...lowering.tt.dialect.memory.descriptor_types import TensorDescType
+from ...lowering.tt.host_values import DescriptorArgument, TableArgument
+from ...lowering.tt.sanitize.findings import Finding, Report
+from ...lowering.tt.types import numpy_dtype
+from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
+from ...promotion.float_modes import default_modes
+from ..tensor_arguments import TensorDescriptor
+from ..texts import MakeArguments
+
+Sanitize = Callable[..., Report]
+
+
+class KernelProver:
+    """Proves properties of one kernel. Call it, or guess a specification from a call by `like`."""
+
+    def __init__(self, function: FuncOp, sanitize: Sanitize, arguments: MakeArguments) -> None:
+        """Start with nothing proven. sanitize: runs a launch; arguments: makes those of the function of a user's."""
+        self._function = function
+        self._sanitize = sanitize
+        self._arguments = arguments
+        self._prepared: PreparedFunction | None = None
+
+    def __repr__(self) -> str:
+        return f"<prove of @{self._function.sym_name.data}>"
+
+    def __call__(
+        self,
+        assume: Sequence[str] | str = (),
+        extents: Mapping[str, str | int] | None = None,
+        grid: str | int | Sequence[str | int] | None = None,
+        properties: Sequence[str] = DEFAULT_PROPERTIES,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Proof:
+        """Prove properties for every launch that a specification describes.
+
+        Args:
+            assume: comparisons of sizes, as `"n >= 1"` and `"lda >= K and K >= 1"`, and bounds of all elements of an array of
+                integers, as `"0 <= idx[:] < n"`.
+            extents: the number of elements of each array, by parameter: `{"x": "n", "a": "M * lda"}`.
+            grid: the numbers of programs, as `("cdiv(n, 1024)", "rows")`; without it any grid.
+            properties: "bounds": every access stays inside its array. "races": no two programs touch one element where one of
+                them writes, atomics aside, and no two lanes of a store write different values to one. "overflow": no
+                integer that an address or a mask is computed from wraps. "termination of loops": every loop that counts comes
+                to its end; loops with a condition and branches that lead back are unknown. By default the first three.
+            limit: how many steps of the solver's resource count one question may take. Beyond it the answer is "unknown", on
+                every machine.
+
+        Sizes are expressions of `+ - * // %`, `cdiv`, `min`, `max` and `2**31`, over integer parameters of the kernel and new
+        names, which stand for any number.
+
+        Raises `UserError` for expressions that cannot be read, unknown names, and assumptions that contradict each other;
+        `UnsupportedError` for properties there are not, and where z3 is not installed.
+        """
+        taken = parameter_names(self._function)
+        return self._prove(Specification.of(assume, {} if extents is None else extents, grid, taken), properties, limit)
+
+    def like(
+        self, grid: int | Sequence[int], *args: Any, properties: Sequence[str] = DEFAULT_PROPERTIES, limit: int = DEFAULT_LIMIT
+    ) -> Proof:
+        """Prove properties for a specification that is guessed from one launch.
+
+        The guess is the simplest one with the sizes of the launch that proves the most; the proof prints it, as a call of
+        `prove` to edit. Launches in which different sizes have different values are guessed best.
+
+        Args:
+            grid, args: those of `interpret`. Nothing is run but what refutes a property.
+            properties, limit: those of `prove`.
+        """
+        return self._prove(self.specification(grid, *args), properties, limit)
+
+    def specification(self, grid: int | Sequence[int], *args: Any) -> Specification:
+        """Return the specification that is guessed from one launch."""
+        load_z3()
+        arguments = self._arguments(grid, args)
+        with default_modes():
+            launch = _launch(self._function, grid_extents(grid), arguments)
+            self._refuse_shared_memory(arguments)
+            found = guess(self._expanded(), launch)
+        _check_guess(found, launch)
+        return found
+
+    def _refuse_shared_memory(self, args: Sequence[Any]) -> None:
+        """Refuse a launch in which an array that is written overlaps another one: a proof is about arrays that do not."""
+        pairs = supplied(self._function.sym_name.data, parameters_of(self._function), args)
+        arrays: list[tuple[str, Any]] = []
+        for name, (parameter, argument) in zip(parameter_names(self._function), pairs, strict=True):
+            if isinstance(parameter.type, TensorDescType):
+                arrays.append((name, parameter.descriptor(argument).tensor))
+            elif parameter.is_pointer and isinstance(argument, TableArgument):
+                arrays += [(name, each) for each in argument.arrays]
+            elif parameter.is_pointer and argument is not None:
+                arrays.append((name, argument.array if isinstance(argument, DescriptorArgument) else argument))
+        for name, array in arrays:
+            if not isinstance(array, np.ndarray):
+                raise UnsupportedError(
+                    f"prove.like: {name} is {type(array).__name__}, of which it is not known what memory it shares; "
+                    "fix: NumPy arrays, or a specification, as prove(assume=..., extents=..., grid=...)"
+                )
+        written = written_arrays(self._expanded())
+        for at, (one, first) in enumerate(arrays):
+            for two, second in arrays[at + 1 :]:
+                if one != two and np.may_share_memory(first, second) and (written is None or {one, two} & written):
+                    raise UserError(
+                        f"prove.like: {one} and {two} share memory, and the kernel writes there; a proof is about arrays that "
+                        "do not overlap, and would say nothing of this launch; fix: arrays of their own"
+                    )
+
+    def _prove(self, specification: Specification, properties: Sequence[str], limit: int) -> Proof:
+        load_z3()
+        properties = (properties,) if isinstance(properties, str) else tuple(properties)
+        for each in properties:
+            if each not in PROPERTIES:
+                raise UnsupportedError(f"prove: no property {each!r}; fix: properties={PROPERTIES}, or some of them")
+        if not properties:
+            raise UserError(f"prove: properties={properties!r}: nothing would be proven; fix: some of {PROPERTIES}")
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit < 1 << 32:
+            raise UserError(f"prove: limit={limit!r}: expected a number of steps from 1 to 2**32 - 1")
+        solver = f"z3 {load_z3().get_version_string()}"
+        prepared = self._expanded()
+        with default_modes():
+            proof = Prover(prepared, specification, self._confirm, limit).prove(properties)
+        return replace(proof, digest=self._digest(), limit=limit, solver=solver)
+
+    def verify(self, stored: str) -> Proof:
+        """Prove again what a stored proof of this kernel says.
+
+        Args:
+            stored: a text of `Proof.as_json`. Nothing in it is believed but the specification.
+
+        Returns the new proof. Raises `UserError` for a text that is no proof, for a proof of another kernel, and where anything
+        that it says, verdicts and what they trust, is not what is found now.
+        """
+        old = read_stored(stored)
+        if old.digest != self._digest():
+            raise UserError(
+                f"prove.verify: the proof is of another text than this @{self._function.sym_name.data}; fix: prove it anew"
+            )
+        proof = self(list(old.assume), old.extents, old.grid, old.properties, old.limit)
+        if found := old.differences(proof):
+            raise UserError(
+                f"prove.verify: the stored proof says other than what is proven now: {'; '.join(found)}; fix: prove it anew"
+            )
+        return proof
+
+    def _digest(self) -> str:
+        """Return the digest of the text with all functions that it calls."""
+        root: Operation = self._function
+        while (parent := root.parent_op()) is not None:
+            root = parent
+        return hashlib.sha256(str(root).encode()).hexdigest()
+
+    def _expanded(self) -> PreparedFunction:
+        if self._prepared is None:
+            with default_modes():
+                self._prepared = prepare(self._function)
+        return self._prepared
+
+    def _confirm(
+        self, sizes: Mapping[str, int], extents: Mapping[str, int], grid: tuple[int, int, int], contents: Mapping[str, int]
+    ) -> Sequence[Finding]:
+        """Run a launch with these sizes in the sanitizer, and return what it finds."""
+        try:
+            arguments = launch_arguments(self._function, sizes, extents, contents)
+            return self._sanitize(grid, *arguments).findings
+        except JoineryError:
+            return ()  # arguments that no launch takes
+
+
+def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any]) -> Launch:
+    """Returns the numbers and extents of a launch."""
+    numbers: dict[str, int] = {}
+    elements: dict[str, int] = {}
+    contents: dict[str, tuple[int, int]] = {}
+    pairs = supplied(function.sym_name.data, parameters_of(function), args)
+    for name, (parameter, argument) in zip(parameter_names(function), pairs, strict=True):
+        if isinstance(parameter.type, TensorDescType):
+            descriptor = parameter.descriptor(argument)
+            sizes = {"shape": descriptor.shape, "stride": descriptor.strides}
+            numbers |= {f"{name}.{what}.{axis}": size for what in sizes for axis, size in enumerate(sizes[what])}
+            elements[name] = descriptor.tensor.size
+        elif parameter.is_pointer:
+            if argument is None or not isinstance(argument, np.ndarray):
+                continue
+            parameter.array(argument)
+            elements[name] = argument.size
+            if argument.dtype.kind in "iu" and argument.size:
+                signed = argument.view(f"i{argument.itemsize}")
+                contents[name] = int(signed.min()), int(signed.max())
+        elif t.is_integer(parameter.type) and t.bit_width(parameter.type) > 1:
+            numbers[name] = int(parameter.scalar(argument))
+    return Launch(numbers, elements, contents, grid)
+
+
+def _check_guess(specification: Specification, launch: Launch) -> None:
+    """Asserts that a guess describes the launch that it was made from, so that the proof is about that launch, too."""
+    parsed = specification.parsed()
+    names = dict(zip(GRID_NAMES, launch.grid, strict=True)) | dict(launch.numbers)
+    holds = parsed.holds(names) and tuple(evaluate(axis, names) for axis in parsed.grid) == launch.grid
+    holds &= all(evaluate(extent, names) <= launch.elements[name] for name, extent in parsed.extents.items())
+    for name, (low, high) in parsed.ranges_of_contents(names).items():
+        least, most = launch.contents.get(name, (0, 0))
+        holds &= (low is None or low <= least) and (high is None or most <= high)
+    if not holds:
+        raise InternalError(f"prove.like: the guess does not hold in the launch it was made from:\n{specification}")
+
+
+def launch_arguments(
+    function: FuncOp, sizes: Mapping[str, int], extents: Mapping[str, int], contents: Mapping[str, int]
+) -> list[Any]:
+    """Returns the arguments of a launch with these sizes, extents of arrays, and elements of arrays of integers, by name."""
+    names = parameter_names(function)
+    return [_argument(each, name, sizes, extents, contents) for each, name in zip(parameters_of(function), names, strict=True)]
+
+
+def _argument(
+    parameter: Parameter, name: str, sizes: Mapping[str, int], extents: Mapping[str, int], contents: Mapping[str, int]
+) -> Any:
+    if isinstance(parameter.type, TensorDescType):
+        rank = len(parameter.type.shape)
+        shape = [sizes[f"{name}.shape.{axis}"] for axis in range(rank)]
+        strides = [sizes[f"{name}.stride.{axis}"] for axis in range(rank)]
+        reach = 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+        array = np.zeros(max(0, extents.get(name, reach if min(shape) > 0 else 0)), numpy_dtype(parameter.type.elem))
+        return TensorDescriptor(array, shape=shape, strides=strides, block_shape=parameter.type.shape)
+    if parameter.is_pointer:
+        pointee = parameter.type.pointee  # type: ignore[attr-defined]
+        dtype = np.dtype(np.uint8) if pointee == t.I1 else np.dtype(np.int64) if t.is_pointer(pointee) else numpy_dtype(pointee)
+        if name in contents:
+            return np.full(extents.get(name, 0), contents[name], dtype)
+        if dtype.kind in "iu":
+            return np.zeros(extents.get(name, 0), dtype)
+        with np.errstate(over="ignore"):  # of 16 bits the last ones are infinite
+            return np.arange(extents.get(name, 0)).astype(dtype)  # so that lanes of a store have different values
+    return sizes.get(name, 1)
+
+
+__all__ = ["KernelProver", "launch_arguments"]

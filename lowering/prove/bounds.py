@@ -1,0 +1,195 @@
+"""Proves that accesses stay inside their arrays, at multiples of their size.
+
+A verdict is sought without a condition first, then under conditions on sizes, the weakest first. What remains is looked for in
+launches with small sizes, which are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from . import claims
+from .evaluate.contexts import NotModelled
+from .evaluate.values import Pointer, Unknown
+from .found import Found, shown
+from .launches import Confirm, Launches
+from .preparation import Access, PreparedFunction
+from .proof import NEVER, REFUTED, UNKNOWN
+from .specify.specification import ParsedSpecification, Specification
+from .terms.polynomials import TooLarge
+from .terms.solver import Budget
+from .world import ALWAYS, BLOCK, Level, World
+
+_QUESTIONS = 20
+"""Questions that take all steps that they may, before nothing more is asked."""
+_TOO_LONG = "its address is too long a term"
+
+
+class Bounds:
+    """The verdicts on bounds of one function, and the terms of which all properties are asked.
+
+    Attributes:
+        world: the terms of the function.
+        launches: looks for launches that break a property.
+    """
+
+    def __init__(
+        self, prepared: PreparedFunction, specification: Specification, parsed: ParsedSpecification, confirm: Confirm | None,
+        limit: int,
+    ) -> None:  # fmt: skip
+        """Starts with nothing proven."""
+        self.prepared = prepared
+        self.specification = specification
+        self.launches = Launches(prepared, parsed, confirm, self.array)
+        self.world = World(prepared, parsed, Budget(limit, _QUESTIONS * limit))
+        self._bounds: dict[Access, Found] = {}
+        self._pointers: dict[Access, Pointer | Unknown] = {}
+        self._levels: dict[int | None, list[Level]] = {}
+
+    def array(self, access: Access) -> str:
+        """Returns the parameter that an access is to; "" if that is not known."""
+        pointer = self.pointer(access)
+        if not isinstance(pointer, Pointer) or pointer.base == BLOCK:
+            return ""
+        return self.prepared.parameters[pointer.base].name
+
+    def pointer(self, access: Access) -> Pointer | Unknown:
+        """Returns where an access reads or writes, or why that is not known."""
+        found = self._pointers.get(access)
+        if found is None:
+            try:
+                found = (
+                    Unknown(access.obstacle) if access.obstacle else self.world.access_terms(access).pointer
+                )
+            except NotModelled as error:
+                found = Unknown(error.reason)
+            except (TooLarge, RecursionError):
+                found = Unknown(_TOO_LONG)
+            self._pointers[access] = found
+        return found
+
+    def guarded(self, ask: Callable[[], Found]) -> Found:
+        """Returns a verdict; unknown where a term outgrows its limits."""
+        try:
+            return ask()
+        except NotModelled as error:
+            return Found(UNKNOWN, reason=f"{error.reason} is not modelled")
+        except (TooLarge, RecursionError):
+            return Found(UNKNOWN, reason=_TOO_LONG)
+
+    # Levels
+
+    def levels(self, array: int | None) -> list[Level]:
+        """Returns conditions, the weakest first, that are possible at all. array: the parameter that is asked about."""
+        found = self._levels.get(array)
+        if found is None:
+            found = self._levels[array] = self._made_levels(array)
+        return found
+
+    def _made_levels(self, array: int | None) -> list[Level]:
+        world = self.world
+        names = {position: name for name, position in self.prepared.arrays.items()}
+        texts = dict(self.specification.extents)
+        extents = [
+            (texts[names[position]], extent) for position, extent in world.extents.items()
+            if extent.number is None and names[position] in texts
+        ]  # fmt: skip
+        own = (
+            [(texts[names[array]], world.extents[array])]
+            if array in world.extents and names[array] in texts
+            else []
+        )
+        sizes = [*extents, *world.symbols.items()]
+        sizes += [
+            (text, axis) for text, axis in zip(self.specification.grid, world.grid, strict=True) if axis.number is None
+        ]  # fmt: skip
+        bounds = [(own, (1 << 31) - 1, "2**31 - 1"), (extents, (1 << 31) - 1, "2**31 - 1")]
+        bounds += [
+            (sizes, (1 << 31) - (1 << 16), "2**31 - 2**16"),
+            (sizes, 1 << 30, "2**30"),
+            (sizes, 1 << 24, "2**24"),
+        ]
+        found: list[Level] = []
+        for parts, limit, text in bounds:
+            limited = [
+                f"{name} <= {text}" for name, size in parts if not world.terms.fits(size, -limit, limit)
+            ]
+            level = tuple(dict.fromkeys(limited))
+            if (
+                level
+                and level not in found
+                and not world.solver.is_impossible(*world.base, *world.level(level))
+            ):
+                found.append(level)
+        return found
+
+    def climb(self, array: int | None, holds: Callable[[Level], bool], least: Level = ALWAYS) -> Level | None:
+        """Returns the weakest conditions with which a claim holds; None if there are none. least: those there are anyway."""
+        if least and self.world.is_impossible(least):
+            return None  # what two accesses need each is never true at once
+        if holds(least):
+            return least
+        levels = [tuple(dict.fromkeys((*least, *level))) for level in self.levels(array)]
+        if not levels or not holds(levels[-1]):
+            return None
+        level = next(each for each in levels if each == levels[-1] or holds(each))
+        for text in reversed(level):  # without those that are not needed; bounds of arrays are the last to go
+            fewer = tuple([each for each in level if each != text])
+            if text not in least and fewer and holds(fewer):
+                level = fewer
+        return level
+
+    # Bounds
+
+    def bounds_of(self, access: Access) -> Found:
+        """Returns the verdict on the bounds of an access, as far as loads find what is assumed of contents."""
+        found = self._bounds.get(access)
+        if found is None:
+            found = self._bounds[access] = self.guarded(lambda: self._find_bounds(access))
+        return found
+
+    def _find_bounds(self, access: Access) -> Found:
+        pointer = self.pointer(access)
+        if isinstance(pointer, Unknown):
+            return Found(UNKNOWN, reason=f"the address is not known: {pointer.reason}")
+        world = self.world
+        if claims.is_never_executed(world, access, ALWAYS):
+            return Found(NEVER)
+        if pointer.base not in world.extents and not access.is_gather:
+            name = self.array(access)
+            return Found(UNKNOWN, reason=f"{name} has no extent; fix: extents={{{name!r}: 'n'}}")
+
+        def holds(level: Level) -> bool:
+            return claims.is_inside(world, access, level) and claims.is_aligned(world, access, level)
+
+        level = self.climb(pointer.base, holds)
+        if level is not None:
+            return shown(level)
+        if claims.is_inside(world, access, ALWAYS):
+            return Found(UNKNOWN, reason=f"its address is not shown to be a multiple of {access.size} bytes")
+        fault = claims.outside(world, access, pointer)
+        assert fault is not None
+        counterexample = self.launches.search(
+            world, "bounds", (access,), [world.access_terms(access).live, fault]
+        )
+        if counterexample is not None:
+            return Found(REFUTED, counterexample=counterexample)
+        return Found(UNKNOWN, reason=self._why(access, pointer))
+
+    def _why(self, access: Access, pointer: Pointer) -> str:
+        terms = self.world.terms
+        if access.is_gather:
+            return f"not shown to be an index of the block: {terms.text(pointer.offset)}"
+        arrays = sorted(
+            {
+                self.prepared.parameters[terms.loaded[atom]].name
+                for atom in pointer.offset.atoms
+                if atom in terms.loaded
+            }
+        )
+        if arrays:
+            return f"the address depends on what is loaded from {', '.join(arrays)}; fix: assume=['0 <= {arrays[0]}[:] < n']"
+        return f"not shown to be inside: element {terms.text(pointer.offset)} (in bytes)"
+
+
+__all__ = ["Bounds"]

@@ -1,0 +1,139 @@
+"""States what would break a property of accesses as formulas, which must not hold together.
+
+All formulas of one question are made of one access's terms under one level; there is nothing that has to be shown besides.
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import Operation, SSAValue
+
+from ..tt import types as t
+from ..tt.dialect.attributes import property_number
+from .evaluate.values import Pointer
+from .preparation import Access
+from .terms.formulas import FALSE, TRUE, Formula, at_least, at_most, both, either, equal, less, negated
+from .terms.polynomials import constant
+from .world import Level, World, others
+
+_MAX_DEPTH = 60
+
+
+def outside(world: World, access: Access, pointer: Pointer) -> Formula | None:
+    """Returns that an access is outside its array; None if the array has no extent.
+
+    An offset counts modulo 2 ** 64. An array has fewer bytes than 2 ** 63, so one whose term is inside is inside.
+    """
+    if access.is_gather:
+        axis = property_number(access.op, "axis")
+        last = t.shape_of(access.op.operands[0].type)[axis] - 1
+        return either(at_most(pointer.offset, -1), less(constant(last), pointer.offset))
+    extent = world.extents.get(pointer.base)
+    if extent is None:
+        return None
+    size = world.prepared.parameters[pointer.base].element_size
+    return either(at_most(pointer.offset, -1), less(extent * size, pointer.offset + access.size))
+
+
+def misaligned(world: World, access: Access, pointer: Pointer) -> Formula:
+    """Returns that an address is no multiple of the access's size, of which its array begins at one."""
+    size = access.size
+    if access.is_gather:
+        return FALSE
+    if world.prepared.parameters[pointer.base].alignment % size:
+        return TRUE
+    rest = world.terms.floor_parts(pointer.offset, constant(size))[1] if size > 1 else constant(0)
+    return at_least(rest, 1)
+
+
+def is_never_executed(world: World, access: Access, level: Level) -> bool:
+    """Returns whether no lane of an access touches memory in any run."""
+    return world.is_impossible(level, world.access_terms(access, level).live)
+
+
+def is_inside(world: World, access: Access, level: Level) -> bool:
+    """Returns whether an access stays inside its array."""
+    terms = world.access_terms(access, level)
+    assert isinstance(terms.pointer, Pointer)
+    fault = outside(world, access, terms.pointer)
+    return fault is not None and world.is_impossible(level, terms.live, fault)
+
+
+def is_aligned(world: World, access: Access, level: Level) -> bool:
+    """Returns whether every address of an access is a multiple of its size."""
+    terms = world.access_terms(access, level)
+    assert isinstance(terms.pointer, Pointer)
+    fault = misaligned(world, access, terms.pointer)
+    return fault == FALSE or world.is_impossible(level, terms.live, fault)
+
+
+def _inside(world: World, access: Access, pointer: Pointer) -> Formula:
+    fault = outside(world, access, pointer)
+    assert fault is not None
+    return negated(fault)
+
+
+def _overlap(one: Pointer, size: int, two: Pointer, other: int) -> Formula:
+    """Returns that two accesses inside one array have bytes in common."""
+    difference = one.offset - two.offset
+    return both(less(difference, other), less(-difference, size))
+
+
+def programs_meet(world: World, one: Access, two: Access, level: Level) -> list[Formula]:
+    """Returns that two programs touch the same memory by these accesses, which are shown to be inside their array."""
+    first, second = world.access_terms(one, level), world.access_terms(two, level)
+    assert isinstance(first.pointer, Pointer)
+    assert isinstance(second.pointer, Pointer)
+    renaming = world.other_program
+    pointer = Pointer(second.pointer.base, renaming.polynomial(second.pointer.offset))
+    meeting = _overlap(first.pointer, one.size, pointer, two.size)
+    if one.size == two.size:  # both are multiples of it
+        meeting = equal(first.pointer.offset - pointer.offset, 0)
+    return [
+        first.live, renaming.formula(second.live), either(*others(world.run(level).program, renaming)), meeting,
+        _inside(world, one, first.pointer), renaming.formula(_inside(world, two, second.pointer)),
+    ]  # fmt: skip
+
+
+def lanes_meet(world: World, access: Access, level: Level) -> list[Formula]:
+    """Returns that two lanes of a store, which is shown to be inside its array, have one address and not surely one value."""
+    terms = world.access_terms(access, level)
+    assert isinstance(terms.pointer, Pointer)
+    renaming = world.other_lane
+    apart = others(world.run(level).lanes(access.shape), renaming)
+    axes = axes_of(access.stored) if access.stored is not None else frozenset(range(len(access.shape)))
+    inside = _inside(world, access, terms.pointer)
+    return [
+        terms.live, renaming.formula(terms.live), either(*[apart[axis] for axis in sorted(axes)]),
+        equal(terms.pointer.offset - renaming.polynomial(terms.pointer.offset), 0), inside, renaming.formula(inside),
+    ]  # fmt: skip
+
+
+def axes_of(value: SSAValue, depth: int = 0) -> frozenset[int]:
+    """Returns the axes of a block along which its elements may differ."""
+    shape = t.shape_of(value.type)
+    everything = frozenset([axis for axis, extent in enumerate(shape) if extent > 1])
+    op = value.owner
+    if not isinstance(op, Operation) or depth > _MAX_DEPTH:
+        return everything
+    match op.name:
+        case "tt.splat":
+            return frozenset()
+        case "tt.broadcast":
+            source = t.shape_of(op.operands[0].type)
+            return frozenset([axis for axis in axes_of(op.operands[0], depth + 1) if source[axis] > 1])
+        case "tt.expand_dims":
+            axis = property_number(op, "axis")
+            return frozenset([each + (each >= axis) for each in axes_of(op.operands[0], depth + 1)])
+    return everything
+
+
+__all__ = [
+    "axes_of",
+    "is_aligned",
+    "is_inside",
+    "is_never_executed",
+    "lanes_meet",
+    "misaligned",
+    "outside",
+    "programs_meet",
+]

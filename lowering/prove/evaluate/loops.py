@@ -1,0 +1,160 @@
+"""Has the rules of loops: counters, what loops carry from one iteration to the next, and what they leave."""
+
+from __future__ import annotations
+
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+
+from ...tt import types as t
+from ...tt.analysis.control_flow import terminator
+from ..terms.formulas import Formula, at_least, both, equal, implies, less
+from ..terms.polynomials import ZERO, Polynomial
+from .contexts import bounds_of, context, iteration
+from .evaluator import Evaluator, Lanes, Run
+from .values import Integer, Pointer, Unknown, Value, integer
+
+_MAX_OPEN = 4
+"""Most carried values that are looked at while others are."""
+
+def _iterations(run: Run, loop: Operation) -> Polynomial | None:
+    """Returns how many iterations the loop makes."""
+    bounds = bounds_of(run, loop)
+    if bounds is None:
+        return None
+    low, end, step = bounds
+    if step.number is not None:
+        quotient, _ = run.terms.floor_parts(end - low + (step.number - 1), step)
+        return run.terms.larger(quotient, ZERO)
+    counts = at_least(step, 1)
+
+    def facts(count: Polynomial) -> list[Formula]:
+        last = low + (count - 1) * step
+        return [
+            implies(both(counts, less(low, end)), both(at_least(count, 1), less(last, end), at_least(last + step, end))),
+            implies(both(counts, at_least(low, end)), equal(count, 0)),
+        ]
+
+    return run.terms.atom(("iterations", low, end, step), "iterations", 0, None, run.terms.depends(low, end, step), facts)
+
+
+# Values
+
+
+def for_argument(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
+    """Returns the counter of a loop, or a value that it carries."""
+    assert isinstance(ssa, BlockArgument)
+    loop = ssa.block.parent_op()
+    assert loop is not None
+    if ssa.index:
+        return _carried(ev, loop, ssa.index - 1, lanes, iteration(ev.run, loop))
+    bounds = bounds_of(ev.run, loop)
+    if bounds is None:
+        return None
+    low, _, step = bounds
+    # Where the body runs this is from the first number to below the end.
+    return Integer(low + iteration(ev.run, loop) * step, t.bit_width(ssa.type), is_number=True)
+
+
+def for_result(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
+    """Returns what a loop leaves."""
+    assert isinstance(ssa, OpResult)
+    count = _iterations(ev.run, ssa.op)
+    return None if count is None else _carried(ev, ssa.op, ssa.index, lanes, count)
+
+
+def while_argument(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
+    """Returns a value that a loop with a condition carries, or passes to its body."""
+    assert isinstance(ssa, BlockArgument)
+    loop = ssa.block.parent_op()
+    assert loop is not None
+    before = loop.regions[0].block
+    if ssa.block is not before:
+        return ev.value(terminator(before).operands[1 + ssa.index], lanes)
+    return _carried(ev, loop, ssa.index, lanes, iteration(ev.run, loop))
+
+
+def _parts(loop: Operation, number: int) -> tuple[SSAValue, SSAValue, SSAValue]:
+    """Returns a carried value's argument, what it starts with, and what an iteration makes of it."""
+    first = loop.regions[0].block
+    if loop.name == "scf.for":
+        return first.args[number + 1], loop.operands[number + 3], terminator(first).operands[number]
+    return first.args[number], loop.operands[number], terminator(loop.regions[1].block).operands[number]
+
+
+def _carried(ev: Evaluator, loop: Operation, number: int, lanes: Lanes, count: Polynomial) -> Value | None:
+    """Returns what is carried after a number of iterations: what it starts with, and as often what each of them adds."""
+    _, start, _ = _parts(loop, number)
+    first = ev.value(start, lanes)
+    match first:
+        case Integer(value, width):
+            increment = _increment(ev.run, loop, number, lanes, first)
+            return None if increment is None else integer(value + count * increment, width)
+        case Pointer(base, offset):
+            increment = _increment(ev.run, loop, number, lanes, first)
+            if increment is not None:
+                return Pointer(base, offset + count * increment)
+            if _keeps_array(ev.run, loop, number, lanes, base):
+                return Pointer(base, _free_offset(ev.run, loop, number, lanes, "any offset"))
+            return Unknown("a pointer that a loop leads into several arrays")
+    return None
+
+
+def _free_offset(run: Run, loop: Operation, number: int, lanes: Lanes, what: str) -> Polynomial:
+    depends = run.around(loop) | run.terms.depends(*lanes)
+    return run.terms.atom((loop, number, lanes, what), "carried offset", depends=depends)
+
+
+def _following(run: Run, loop: Operation, number: int, lanes: Lanes, taken: Value) -> Value | None:
+    """Returns what an iteration makes of a carried value, for which `taken` stands; None if too many are looked at.
+
+    It is made in the context of any iteration, whose conditions hold in each: nothing that is known of whoever asks is used.
+    """
+    if run.open_loops >= _MAX_OPEN:
+        return None
+    argument, _, following = _parts(loop, number)
+    run.open_loops += 1
+    try:
+        return context(run, loop.regions[0].block).taking(argument, lanes, taken).value(following, lanes)
+    finally:
+        run.open_loops -= 1
+
+
+def _increment(run: Run, loop: Operation, number: int, lanes: Lanes, start: Integer | Pointer) -> Polynomial | None:
+    """Returns what every iteration adds to a carried value; None if that is not always the same.
+
+    Found by induction: with an unknown in place of the carried value, what the iteration makes of it is congruent to that and a
+    term in which nothing changes from iteration to iteration.
+    """
+    base = start.base if isinstance(start, Pointer) else None
+    key = (loop, number, lanes, base)
+    if key in run.increments:
+        return run.increments[key]
+    taken: Value
+    if isinstance(start, Integer):
+        half = 1 << (start.width - 1)
+        depends = run.around(loop) | run.terms.depends(*lanes)
+        unknown = run.terms.atom((loop, number, lanes, "induction"), "carried", -half, half - 1, depends)
+        taken = Integer(unknown, start.width)
+    else:
+        unknown = _free_offset(run, loop, number, lanes, "induction")
+        taken = Pointer(start.base, unknown)
+    found: Polynomial | None = None
+    match _following(run, loop, number, lanes, taken):
+        case Integer(value) if base is None:
+            found = value - unknown
+        case Pointer(own, offset) if own == base:
+            found = offset - unknown
+        case None:
+            return None  # more may be found when less is open
+    if found is not None and loop in run.terms.depends(found, *lanes):
+        found = None
+    run.increments[key] = found
+    return found
+
+
+def _keeps_array(run: Run, loop: Operation, number: int, lanes: Lanes, base: int) -> bool:
+    """Returns whether a pointer that an iteration is given into an array leads into the same one afterwards."""
+    last = _following(run, loop, number, lanes, Pointer(base, _free_offset(run, loop, number, lanes, "any offset")))
+    return isinstance(last, Pointer) and last.base == base
+
+
+__all__ = ["for_argument", "for_result", "while_argument"]

@@ -1,0 +1,296 @@
+"""Proves that no integer from which addresses and masks are computed wraps, in any lane of any program, masked or not.
+
+Every operation that could wrap is looked at where it stands, in the context of its block: its operands are the numbers that
+they are in the run, wrapped or not, and the exact result must fit. Everything that may have a part in an address is looked at.
+An operation that is on no list here counts as not modelled, whatever it returns: a float may be made of a number that wrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+
+from ..tt import types as t
+from ..tt.analysis.control_flow import terminator
+from ..tt.dialect.arith import INTEGER_PREDICATES
+from ..tt.dialect.attributes import property_number
+from .bounds import Bounds
+from .evaluate.contexts import NotModelled, bounds_of, context
+from .evaluate.values import Condition, Integer, Pointer
+from .found import Found, shown
+from .preparation import Access, line_of
+from .proof import UNKNOWN
+from .terms.formulas import FALSE, Formula, both, either, equal, negated, within
+from .terms.polynomials import Polynomial, TooLarge
+from .world import ALWAYS, Level, World
+
+_RING = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.trunci"})
+_MIN = frozenset({"arith.divsi", "arith.floordivsi", "arith.ceildivsi", "math.absi"})
+"""Operations that wrap for the least number alone."""
+_EXACT = frozenset({
+    "arith.constant", "tt.get_program_id", "tt.get_num_programs", "tt.make_range", "tt.splat", "tt.unsplat", "tt.broadcast",
+    "tt.expand_dims", "tt.trans", "tt.reshape", "tt.join", "tt.split", "tt.cat", "tt.gather", "arith.cmpi", "arith.sitofp",
+    "arith.uitofp", "arith.select", "arith.extsi", "arith.extui", "arith.andi", "arith.ori", "arith.xori", "arith.minsi",
+    "arith.maxsi", "arith.minui", "arith.maxui", "arith.shrsi", "arith.shrui", "arith.remsi", "arith.remui", "arith.divui",
+    "tt.bitcast", "arith.bitcast", "scf.for", "scf.if", "scf.while", "scf.execute_region",
+})  # fmt: skip
+"""Operations whose integers are those of their operands, or cannot wrap."""
+_FLOATS = frozenset([
+    *[f"arith.{name}" for name in (
+        "addf", "subf", "mulf", "divf", "remf", "negf", "maximumf", "minimumf", "maxnumf", "minnumf", "extf", "truncf", "cmpf",
+    )],
+    *[f"math.{name}" for name in (
+        "absf", "ceil", "cos", "erf", "exp", "exp2", "expm1", "floor", "fma", "log", "log1p", "log2", "powf", "round",
+        "roundeven", "rsqrt", "sin", "sqrt", "tanh", "trunc",
+    )],
+    "tt.fp_to_fp", "tt.approx_divf", "tt.precise_divf", "tt.precise_sqrt", "tt.clampf",
+])  # fmt: skip
+"""Operations that compute with floats alone."""
+_UNSIGNED = frozenset({
+    "arith.divui", "arith.remui", "arith.shrui", "arith.minui", "arith.maxui", "arith.extui", "arith.cmpi", "arith.uitofp",
+})  # fmt: skip
+"""Operations that may read their operands as unsigned numbers."""
+_LOADS = frozenset({"tt.load", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_poll"})
+"""Operations whose results are what memory holds."""
+
+
+class Overflow:
+    """The verdicts on overflow of one function."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        """Starts with nothing asked. bounds: has the terms."""
+        self._bounds = bounds
+        self._unsigned = _read_as_unsigned(bounds.prepared.function)
+        self._asked: dict[tuple[Operation, Level], str] = {}
+
+    def verdicts(self) -> dict[Access, Found]:
+        """Returns the verdict of every access."""
+        accesses = [each for each in self._bounds.prepared.accesses if not each.is_gather]
+        return {each: self._bounds.guarded(lambda access=each: self._verdict(access)) for each in accesses}  # type: ignore[misc]
+
+    def _verdict(self, access: Access) -> Found:
+        if access.obstacle:
+            return Found(UNKNOWN, reason=access.obstacle)
+        operations = _computing(self._bounds.prepared.function, access)
+        pointer = self._bounds.pointer(access)
+
+        def holds(level: Level) -> bool:
+            return not any(self._problem(op, level) for op in operations)
+
+        level = self._bounds.climb(pointer.base if isinstance(pointer, Pointer) else None, holds)
+        if level is not None:
+            return shown(level)
+        op = next(op for op in operations if self._problem(op, ALWAYS))
+        return Found(UNKNOWN, reason=f"may wrap: {self._problem(op, ALWAYS)} at {line_of(op)}")
+
+    def _problem(self, op: Operation, level: Level) -> str:
+        """Returns what may wrap in an operation; "" if nothing does."""
+        found = self._asked.get((op, level))
+        if found is None:
+            try:
+                found = self._ask(op, level)
+            except NotModelled as error:
+                found = error.reason
+            except (TooLarge, RecursionError):
+                found = f"{op.name}, whose operands are too long terms"
+            self._asked[op, level] = found
+        return found
+
+    def _ask(self, op: Operation, level: Level) -> str:
+        world = self._bounds.world
+        run = world.run(level)
+        if op.name == "scf.for":
+            return (
+                ""
+                if bounds_of(run, op) is not None
+                else "a loop that is not shown to count upwards as signed numbers do"
+            )
+        is_unsigned = op in self._unsigned
+        if not is_unsigned and op.name not in (*_RING, *_MIN, "tt.addptr"):
+            is_exact = op.name in _EXACT | _LOADS or (op.name in _FLOATS and not any(map(_holds_integers, op.operands)))
+            return "" if is_exact else f"{op.name}, which is not modelled,"
+        assert op.parent is not None
+        ev = context(run, op.parent)
+        lanes = run.lanes(t.shape_of(op.results[0].type))
+        if op.name == "tt.addptr":
+            pointer = ev.value(op.results[0], lanes)
+            if not isinstance(pointer, Pointer):
+                return "an address that is not known"
+            return self._unless(
+                level,
+                ev.formula,
+                _unfit(world, pointer.offset, 64),
+                f"{world.terms.text(pointer.offset)} in 64 bits",
+            )
+        operands = [ev.value(operand, lanes) for operand in op.operands]
+        if all(isinstance(each, Condition) for each in operands):
+            return ""
+        if not all(isinstance(each, Integer) for each in operands):
+            return f"{op.name} of what is not modelled"
+        numbers = [ev.signed(each) for each in operands if isinstance(each, Integer)]
+        if is_unsigned:
+            widths = [each.width for each in operands if isinstance(each, Integer)]
+            fault = either(
+                *[_negative(world, number, width) for number, width in zip(numbers, widths, strict=True)]
+            )
+            text = f"{op.name} of what is read as unsigned, and may be negative"
+            if (found := self._unless(level, ev.formula, fault, text)) or op.name not in (*_RING, *_MIN):
+                return found
+        if t.bit_width(op.results[0].type) == 1:
+            return ""  # of a number its last bit, as a condition
+        wraps, text = _wraps(world, op, numbers)
+        return text if wraps is None else self._unless(level, ev.formula, wraps, text)
+
+    def _unless(self, level: Level, given: Formula, fault: Formula, text: str) -> str:
+        """Returns "" if a fault is shown not to be there, and else the text."""
+        return "" if fault == FALSE or self._bounds.world.is_impossible(level, given, fault) else text
+
+
+def _negative(world: World, number: Polynomial, width: int) -> Formula:
+    """Returns that a number is not the same one read as signed and as unsigned."""
+    most = (1 << (width - 1)) - 1
+    return FALSE if world.terms.fits(number, 0, most) else negated(within(number, 0, most))
+
+
+def _unfit(world: World, exact: Polynomial, width: int) -> Formula:
+    """Returns that a number does not fit a width."""
+    half = 1 << (width - 1)
+    return FALSE if world.terms.fits(exact, -half, half - 1) else negated(within(exact, -half, half - 1))
+
+
+def _wraps(world: World, op: Operation, operands: Sequence[Polynomial]) -> tuple[Formula | None, str]:
+    """Returns when the result of an operation is not its exact number, and that number in words; None: perhaps always."""
+    width = t.bit_width(op.results[0].type)
+    half = 1 << (width - 1)
+    x, y = operands[0], operands[-1]
+    match op.name:
+        case "math.absi":
+            return equal(x, -half), f"abs({world.terms.text(x)}) in {width} bits"
+        case "arith.divsi" | "arith.floordivsi" | "arith.ceildivsi":
+            return both(
+                equal(x, -half), equal(y, -1)
+            ), f"{world.terms.text(x)} / {world.terms.text(y)} in {width} bits"
+        case "arith.addi":
+            exact = x + y
+        case "arith.subi":
+            exact = x - y
+        case "arith.muli":
+            exact = x * y
+        case "arith.shli":
+            amount = y.number
+            if amount is None or not 0 <= amount < width:
+                return None, f"{world.terms.text(x)} << {world.terms.text(y)} in {width} bits"
+            exact = x * (1 << amount)
+        case _:
+            exact = x
+    return _unfit(world, exact, width), f"{world.terms.text(exact)} in {width} bits"
+
+
+def _is_unsigned(op: Operation) -> bool:
+    if op.name == "arith.cmpi":
+        return str(INTEGER_PREDICATES[property_number(op, "predicate")]).startswith("u")
+    return op.name in _UNSIGNED
+
+
+def _read_as_unsigned(function: Operation) -> frozenset[Operation]:
+    """Returns the operations that read unsigned numbers, and the sums and products of which these are made.
+
+    A number that is not negative is the same one read as signed; only for such numbers is it the same question whether a sum
+    wraps.
+    """
+    readers = [op for op in function.walk() if _is_unsigned(op)]
+    made = (
+        _computing_values(function, [operand for op in readers for operand in op.operands], [])
+        if readers
+        else []
+    )
+    return frozenset([*readers, *[op for op in made if op.name in _RING or op.name in _MIN]])
+
+
+def _holds_integers(value: SSAValue) -> bool:
+    return (t.is_integer(value.type) and t.bit_width(value.type) > 1) or t.is_pointer(value.type)
+
+
+def _computing(function: Operation, access: Access) -> list[Operation]:
+    """Returns the operations from which an access's address, mask and path are computed, what controls these included."""
+    return _computing_values(
+        function, [access.pointer, *([access.mask] if access.mask is not None else [])], [access.op]
+    )
+
+
+def _computing_values(
+    function: Operation, values: Sequence[SSAValue], around: list[Operation]
+) -> list[Operation]:
+    """Returns the operations from which values are computed, and what controls these and the operations around."""
+    found: dict[Operation, None] = {}
+    seen: set[SSAValue] = set()
+    entered: set[Operation] = set()
+    waiting = list(values)
+    while waiting or around:
+        if around:
+            op = around.pop()
+            parent = op.parent_op()
+            block = op.parent
+            if block is not None and block.parent is not None and block is not block.parent.blocks[0]:
+                waiting += [
+                    value
+                    for each in block.parent.blocks
+                    for value in (each.last_op.operands if each.last_op else ())
+                ]
+            if parent is not None and parent is not function and parent not in entered:
+                entered.add(parent)
+                found[parent] = None
+                waiting += _controls(parent)
+                around.append(parent)
+            continue
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if isinstance(value, BlockArgument):
+            parent = value.block.parent_op()
+            if parent is None or (parent is function and value.block is function.regions[0].blocks[0]):
+                continue
+            around += [] if value.block.first_op is None else [value.block.first_op]
+            waiting += _passed(parent, value)
+            continue
+        assert isinstance(value, OpResult)
+        op = value.op
+        found[op] = None
+        around.append(op)
+        waiting += op.operands
+        for region in op.regions:
+            waiting += [
+                each for block in region.blocks for each in (block.last_op.operands if block.last_op else ())
+            ]
+            found.update(dict.fromkeys(_inner(op)))
+    return list(found)
+
+
+def _controls(parent: Operation) -> list[SSAValue]:
+    """Returns the values that decide whether and how often the regions of an operation run."""
+    if parent.name == "scf.while":
+        return [terminator(parent.regions[0].block).operands[0]]
+    return list(parent.operands[:3] if parent.name == "scf.for" else parent.operands)
+
+
+def _passed(parent: Operation, value: BlockArgument) -> Iterator[SSAValue]:
+    """Yields what may be passed to the argument of a block; of loops and branches all that is passed to any."""
+    yield from parent.operands
+    for region in parent.regions:
+        for block in region.blocks:
+            if block.last_op is not None:
+                yield from block.last_op.operands
+
+
+def _inner(op: Operation) -> Iterator[Operation]:
+    """Yields the operations in regions of what is no control flow: all of them make the result."""
+    if op.name.startswith("scf."):
+        return
+    for each in op.walk():
+        if each is not op and each.results:
+            yield each
+
+
+__all__ = ["Overflow"]

@@ -1,0 +1,283 @@
+"""Prepares a block function for proofs: expands what has no rule, and lists parameters and accesses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, IntegerAttr, StringAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.traits import NoMemoryEffect, Pure
+
+from ...promotion.dataclass import dataclass
+from ..libdevice.signatures import SIGNATURES
+from ..tt import types as t
+from ..tt.arguments import parameters_of
+from ..tt.dialect.attributes import enum_name
+from ..tt.dialect.external import ExternElementwiseOp
+from ..tt.dialect.functions import FuncOp
+from ..tt.dialect.memory.atomics import MEMORY_SCOPES
+from ..tt.dialect.memory.descriptor_types import TensorDescType
+from ..tt.facts import DIVISIBILITY, parameter_attributes
+from ..tt.op_locations import OpLocations, source_line
+from ..tt.transforms.pipeline import Pipeline, copy_function
+from .evaluate.elements import has_size, pointee_size
+
+PASSES = "inline,drop-claims,expand-control,expand-arithmetic,expand-maps,expand-descriptors"
+"""Passes before a proof. None of them removes an access: what the text does and nobody uses is checked, too."""
+_TEXT = "ttir"
+_NAME = re.compile(r"[A-Za-z_][\w.]*")
+_POSITION = re.compile(r"arg\d+")
+_HARMLESS = frozenset({
+    "tt.func", "tt.return", "tt.print", "tt.assert", "cf.assert", "cf.br", "cf.cond_br", "llvm.intr.assume", "ttg.barrier",
+    "gpu.barrier", "tt.grid_dependency_wait", "tt.grid_dependency_launch_dependents", "scf.for", "scf.if", "scf.while",
+    "scf.execute_region", "scf.yield", "scf.condition",
+})  # fmt: skip
+"""Operations without a trait that says so which touch no memory of arrays themselves."""
+GATHER = "tt.gather"
+_COMPUTING = ("arith.", "math.")
+"""Dialects of which no operation touches memory."""
+_PLAIN = {"tt.load": (True, False), "tt.store": (False, True)}
+_ATOMIC = {
+    "tt.atomic_rmw": (True, True), "tt.atomic_cas": (True, True), "tt.atomic_load": (True, False),
+    "tt.atomic_store": (False, True), "tt.atomic_poll": (True, False),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ProofParameter:
+    """A parameter of the expanded function.
+
+    Attributes:
+        name: as specifications say it; those of the parts of a descriptor `a` are `a`, `a.shape.0` and `a.stride.0`.
+        divisor: what the text promises to divide the number.
+        rank: of a descriptor's array, how many extents and strides follow it here; 0 of others.
+        promised: what the text promises to divide the address of an array.
+    """
+
+    name: str
+    type: Attribute
+    divisor: int = 1
+    rank: int = 0
+    promised: int = 1
+
+    @property
+    def alignment(self) -> int:
+        """Bytes of which the address of an array is a multiple: arrays begin at a whole element, launches check promises."""
+        return max(self.element_size, self.promised & -self.promised)
+
+    @property
+    def is_array(self) -> bool:
+        return isinstance(self.type, t.PointerType)
+
+    @property
+    def element_size(self) -> int:
+        return pointee_size(self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An operation that reads or writes memory, or takes elements of a block by indices.
+
+    Attributes:
+        is_ordered: whether it is an atomic access that orders programs: those of the scope "cta" do not.
+        obstacle: why the access is not modelled; "" if it is.
+        size: bytes of an element.
+    """
+
+    op: Operation
+    line: str
+    reads: bool
+    writes: bool
+    is_ordered: bool
+    shape: tuple[int, ...]
+    size: int
+    mask: SSAValue | None
+    stored: SSAValue | None
+    obstacle: str = ""
+
+    @property
+    def is_atomic(self) -> bool:
+        return self.op.name in _ATOMIC
+
+    @property
+    def is_gather(self) -> bool:
+        """Whether it takes elements of a block, not of an array: its indices have bounds, too."""
+        return self.op.name == GATHER
+
+    @property
+    def pointer(self) -> SSAValue:
+        return self.op.operands[0]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedFunction:
+    """A function whose calls, switches and descriptors are expanded. original: what it was made of."""
+
+    original: FuncOp
+    function: FuncOp
+    parameters: tuple[ProofParameter, ...]
+    accesses: tuple[Access, ...]
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """The integer parameters of more than one bit, by name; of equal names the first."""
+        found: dict[str, int] = {}
+        for position, each in enumerate(self.parameters):
+            if t.is_integer(each.type) and t.bit_width(each.type) > 1:
+                found.setdefault(each.name, position)
+        return found
+
+    @property
+    def arrays(self) -> Mapping[str, int]:
+        """The pointer parameters, by name."""
+        return {each.name: position for position, each in enumerate(self.parameters) if each.is_array}
+
+
+def prepare(function: FuncOp) -> PreparedFunction:
+    """Returns a copy of a function, expanded. Raises what the passes raise."""
+    copy = copy_function(function)
+    _locate(function, copy)
+    parameters = _parameters(function)
+    Pipeline.parse(PASSES).run(copy)
+    return PreparedFunction(function, copy, parameters, tuple(_accesses(copy)))
+
+
+def _locate(function: FuncOp, copy: FuncOp) -> None:
+    """Gives operations without a line that of the kernel's text, which sanitized runs name, too."""
+    root: Operation = function
+    while (parent := root.parent_op()) is not None:
+        root = parent
+    locations = OpLocations(root)
+    for own, twin in zip(function.walk(), copy.walk(), strict=True):
+        if source_line(own.location) is None:
+            line = locations.line(own).rpartition(":")[2]
+            twin.location = FileLineColLoc(StringAttr(_TEXT), IntAttr(int(line)), IntAttr(0))
+
+
+def line_of(op: Operation) -> str:
+    """Returns the user's line of an operation, in the words of a finding."""
+    found = source_line(op.location) or _TEXT
+    return found.removesuffix(":0") if found.startswith(f"{_TEXT}:") else found
+
+
+def parameter_names(function: FuncOp) -> tuple[str, ...]:
+    """Returns a name for each parameter of a function, by which specifications tell them apart.
+
+    That is the text's, where no other parameter could be meant by it. Texts are read without the numbers at the end of names:
+    where theirs are `%n_1` and `%n_2`, both are called by their position, `arg1` and `arg2`. So are those that are named like a
+    part of a descriptor's, `a.shape.0`, or like another position.
+    """
+    parameters = parameters_of(function)
+    bases = [each.name if _NAME.fullmatch(each.name) else re.sub(r"\W", "_", each.name) for each in parameters]
+    parts = {
+        part for base, each in zip(bases, parameters, strict=True) if isinstance(each.type, TensorDescType)
+        for part in (base, *_parts(base, len(each.type.shape)))
+    }  # fmt: skip
+    found = []
+    for position, (base, each) in enumerate(zip(bases, parameters, strict=True)):
+        is_taken = bases.count(base) > 1 or (base in parts and not isinstance(each.type, TensorDescType))
+        is_taken |= any(base.startswith(f"{other}.") for other in bases if other != base)
+        is_number = _POSITION.fullmatch(base) is not None and base != f"arg{position}"
+        found.append(f"arg{position}" if is_taken or is_number or not _NAME.fullmatch(base) else base)
+    return tuple(found)
+
+
+def ambiguous(function: FuncOp, name: str) -> bool:
+    """Returns whether a name that is no parameter's could be meant to be one's, as it is in the text without its number."""
+    texts = {re.sub(r"\W", "_", each.name) for each in parameters_of(function)}
+    plain = re.sub(r"\W", "_", name)
+    return plain in texts or re.sub(r"_\d+$", "", plain) in texts
+
+
+def _parts(name: str, rank: int) -> list[str]:
+    """Returns how the extents, strides and padding of a descriptor's tensor are called."""
+    return [*[f"{name}.{what}.{axis}" for what in ("shape", "stride") for axis in range(rank)], f"{name}.padding"]
+
+
+def _parameters(function: FuncOp) -> tuple[ProofParameter, ...]:
+    found: list[ProofParameter] = []
+    names = parameter_names(function)
+    for position, each in enumerate(parameters_of(function)):
+        name = names[position]
+        if isinstance(each.type, TensorDescType):
+            rank = len(each.type.shape)
+            found.append(ProofParameter(name, t.ptr(each.type.elem), rank=rank))
+            *sizes, padding = _parts(name, rank)
+            found += [ProofParameter(size, t.I64) for size in sizes]
+            found.append(ProofParameter(padding, t.I1))
+            continue
+        promised = parameter_attributes(function, position).get(DIVISIBILITY)
+        divisor = promised.value.data if isinstance(promised, IntegerAttr) else 1
+        divisor = max(1, divisor)
+        if t.is_integer(each.type):
+            found.append(ProofParameter(name, each.type, divisor))
+        else:
+            found.append(ProofParameter(name, each.type, promised=divisor))
+    return tuple(found)
+
+
+def _accesses(function: FuncOp) -> list[Access]:
+    found = []
+    for op in function.walk():
+        if op.name == GATHER:
+            found.append(Access(op, line_of(op), False, False, False, t.shape_of(op.operands[1].type), 1, None, None))
+            continue
+        effects = _PLAIN.get(op.name) or _ATOMIC.get(op.name)
+        if effects is None:
+            if not _is_harmless(op):
+                found.append(Access(op, line_of(op), True, True, False, (), 1, None, None, f"{op.name} is not modelled"))
+            continue
+        pointee = t.elem(op.operands[0].type).pointee  # type: ignore[attr-defined]
+        obstacle = "a pointer to a block is not modelled" if t.is_tensor(pointee) else ""
+        if not obstacle and not has_size(op.operands[0].type):
+            obstacle = f"the size of {pointee} in memory is not modelled"
+        if obstacle:
+            found.append(Access(op, line_of(op), True, True, False, (), 1, None, None, obstacle))
+            continue
+        value = t.value_type(op.operands[0].type)
+        mask, stored = _operands(op)
+        size = max(1, t.bit_width(value) // 8)
+        shape = t.shape_of(op.operands[0].type)
+        is_ordered = op.name in _ATOMIC and enum_name(MEMORY_SCOPES, op.properties["scope"]) in ("gpu", "sys")
+        found.append(Access(op, line_of(op), *effects, is_ordered, shape, size, mask, stored))
+    return found
+
+
+def claims_of(function: Operation) -> list[str]:
+    """Returns what is believed of foreign code, because it says so."""
+    found: dict[str, None] = {}
+    for op in function.walk():
+        if op.name == "tt.elementwise_inline_asm":
+            found["assembly that says it is pure touches no memory"] = None
+        if isinstance(op, ExternElementwiseOp) and op.symbol.data not in SIGNATURES:
+            found[f"{op.symbol.data}, which says it is pure, touches no memory"] = None
+    return list(found)
+
+
+def _is_harmless(op: Operation) -> bool:
+    """Returns whether an operation is known to touch no memory. What nothing is known of may touch any."""
+    if op.name in _HARMLESS:
+        return True
+    if op.name == "tt.elementwise_inline_asm":
+        pure = op.properties.get("pure")
+        return isinstance(pure, IntegerAttr) and bool(pure.value.data)
+    if isinstance(op, ExternElementwiseOp):
+        return bool(op.pure.value.data) or (op.names_libdevice and op.symbol.data in SIGNATURES)
+    return op.name.startswith(_COMPUTING) or op.has_trait(NoMemoryEffect) or op.has_trait(Pure)
+
+
+def _operands(op: Operation) -> tuple[SSAValue | None, SSAValue | None]:
+    """Returns mask and stored value of an access."""
+    operands: Sequence[SSAValue] = op.operands
+    match op.name:
+        case "tt.load" | "tt.atomic_load":
+            return (operands[1] if len(operands) > 1 else None), None
+        case "tt.store" | "tt.atomic_rmw" | "tt.atomic_store":
+            return (operands[2] if len(operands) > 2 else None), operands[1]
+    return None, None
+
+
+__all__ = [
+    "GATHER", "Access", "PreparedFunction", "ProofParameter", "ambiguous", "claims_of", "line_of", "parameter_names", "prepare",
+]  # fmt: skip

@@ -1,0 +1,189 @@
+"""Defines what a proof says: verdicts by property and access, with conditions, reasons and counterexamples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from ...promotion.dataclass import dataclass
+from ...promotion.errors import UserError
+from ..tt.sanitize.findings import Finding
+from .specify.specification import Specification
+
+TERMINATION = "termination of loops"
+DEFAULT_PROPERTIES = ("bounds", "races", "overflow")
+PROPERTIES = (*DEFAULT_PROPERTIES, TERMINATION)
+"""The properties there are; "initialised" is not proven yet."""
+PROVEN, UNDER, REFUTED, UNKNOWN, NEVER = "proven", "proven under", "refuted", "unknown", "never executed"
+VERDICTS = (PROVEN, UNDER, REFUTED, UNKNOWN, NEVER)
+TRUSTED = (
+    "arrays of different parameters do not overlap, and each has at least as many elements as its extent says",
+    "arrays begin at a multiple of their element's size, and of what the text promises of their address",
+    "an array without an extent has all that is reached from its parameter, and no other array has any of that",
+    "nothing but the programs of this launch touches the arrays meanwhile",
+    "operations of one program happen in the order of the text, the lanes of one operation at once",
+    "integers are computed as joinery does: they wrap, x / 0 is 0, x % 0 is x, shifts by the width or more leave 0 or the sign,"
+    " an index has 64 bits",
+    "a lane that a load leaves undefined holds some number of its type, the same one for whoever reads it",
+    "the solver z3, and this encoding (docs/design/021-proofs.md)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """A launch that breaks a property, as the sanitizer saw it.
+
+    Attributes:
+        sizes: the numbers of the launch by name: parameters, and symbols of the specification.
+        grid: the numbers of programs.
+        contents: by array of integers, the value that all its elements had.
+        finding: what the sanitizer found.
+    """
+
+    sizes: tuple[tuple[str, int], ...]
+    grid: tuple[int, int, int]
+    contents: tuple[tuple[str, int], ...]
+    finding: Finding
+
+    def __str__(self) -> str:
+        sizes = ", ".join([f"{name} = {value}" for name, value in self.sizes]) or "no sizes"
+        contents = "".join([f", all elements of {name} = {value}" for name, value in self.contents if value])
+        found = str(self.finding).replace("\n", "\n  ")
+        return f"{sizes}, grid {self.grid}{contents}\n  the sanitizer: {found}"
+
+    def as_data(self) -> dict[str, Any]:
+        """Returns the counterexample as data for JSON."""
+        finding = {name: getattr(self.finding, name) for name in ("kind", "message", "line", "program", "lane", "address")}
+        return {
+            "sizes": dict(self.sizes), "grid": list(self.grid), "contents": dict(self.contents),
+            "finding": finding | {"program": _listed(self.finding.program), "lane": list(self.finding.lane)},
+        }  # fmt: skip
+
+
+def _listed(values: tuple[int, ...] | None) -> list[int] | None:
+    return None if values is None else list(values)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessVerdict:
+    """What is known of one property of one access.
+
+    Attributes:
+        prop: one of `PROPERTIES`.
+        line: the user's line of the operation.
+        operation: its name.
+        array: the parameter that it reads or writes; "" if that is not known.
+        verdict: one of `VERDICTS`.
+        condition: with "proven under", assumptions that must hold besides.
+        reason: with "unknown", why.
+        counterexample: with "refuted", a launch.
+    """
+
+    prop: str
+    line: str
+    operation: str
+    array: str
+    verdict: str
+    condition: tuple[str, ...] = ()
+    reason: str = ""
+    counterexample: Counterexample | None = None
+
+    def __str__(self) -> str:
+        array = f" of {self.array}" if self.array else ""
+        text = f"{self.verdict}: {self.line}: {self.operation}{array}"
+        if self.condition:
+            text += f"\n  if {' and '.join(self.condition)}"
+        if self.reason:
+            text += f"\n  {self.reason}"
+        if self.counterexample is not None:
+            text += f"\n  {self.counterexample}"
+        return text
+
+    def as_data(self) -> dict[str, Any]:
+        """Returns the verdict as data for JSON."""
+        example = None if self.counterexample is None else self.counterexample.as_data()
+        return {
+            "property": self.prop, "line": self.line, "operation": self.operation, "array": self.array, "verdict": self.verdict,
+            "condition": list(self.condition), "reason": self.reason, "counterexample": example,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What `Kernel.prove` found.
+
+    Attributes:
+        kernel: the function's name.
+        specification: what launches it is about.
+        properties: those that were asked for.
+        accesses: a verdict for each property of each access, in the order of the text.
+        assumptions: everything that the verdicts take for granted: the user's assumptions, and what the text promises.
+        example: sizes that satisfy the assumptions, so that they do not contradict each other.
+        questions: how many the solver was asked, and `steps` of its resource count that it took.
+        digest: of the kernel's text; `limit`, the steps that a question may take, and `solver`, which with its version.
+    """
+
+    kernel: str
+    specification: Specification
+    properties: tuple[str, ...]
+    accesses: tuple[AccessVerdict, ...]
+    assumptions: tuple[str, ...]
+    example: tuple[tuple[str, int], ...]
+    questions: int = 0
+    steps: int = 0
+    digest: str = ""
+    limit: int = 0
+    solver: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every property of every access is proven for all sizes, without a condition."""
+        return all(each.verdict in (PROVEN, NEVER) for each in self.accesses)
+
+    @property
+    def refuted(self) -> tuple[AccessVerdict, ...]:
+        """The accesses that break a property in a launch."""
+        return tuple([each for each in self.accesses if each.verdict == REFUTED])
+
+    def verdict(self, prop: str) -> str:
+        """Returns the weakest verdict of a property: refuted, unknown, proven under, or proven.
+
+        Raises `UserError` for a property that was not asked for: nothing is known of it.
+        """
+        if prop not in self.properties:
+            raise UserError(f"proof: {prop!r} was not asked for; fix: properties={(*self.properties, prop)}")
+        found = {each.verdict for each in self.accesses if each.prop == prop}
+        return next((each for each in (REFUTED, UNKNOWN, UNDER) if each in found), PROVEN)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield f"@{self.kernel}"
+        yield from [f"  {line}" for line in str(self.specification).split("\n")]
+        yield f"  as a call: prove({self.specification.call})"
+        for prop in self.properties:
+            own = [each for each in self.accesses if each.prop == prop]
+            counts = {verdict: sum(each.verdict == verdict for each in own) for verdict in VERDICTS}
+            shown = ", ".join([f"{count} {verdict}" for verdict, count in counts.items() if count]) or "no access"
+            yield f"{prop}: {self.verdict(prop)} ({shown})"
+            for each in own:
+                if each.verdict != PROVEN:
+                    yield from [f"  {line}" for line in str(each).split("\n")]
+        yield "trusted:"
+        yield from [f"  {each}" for each in (*self.assumptions, *TRUSTED)]
+
+    def as_json(self) -> str:
+        """Returns the proof as a JSON text."""
+        data = {
+            "kernel": self.kernel, "grid": list(self.specification.grid), "extents": dict(self.specification.extents),
+            "assume": list(self.specification.assume), "trusted": [*self.assumptions, *TRUSTED],
+            "example": dict(self.example), "verdicts": {each: self.verdict(each) for each in self.properties},
+            "accesses": [each.as_data() for each in self.accesses], "questions": self.questions, "steps": self.steps,
+            "digest": self.digest, "limit": self.limit, "solver": self.solver,
+        }  # fmt: skip
+        return json.dumps(data, indent=1, ensure_ascii=False)
+
+
+__all__ = ["DEFAULT_PROPERTIES", "PROPERTIES", "TERMINATION", "AccessVerdict", "Counterexample", "Proof"]

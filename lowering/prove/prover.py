@@ -1,0 +1,179 @@
+"""Proves the properties of a prepared function under a specification."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...promotion.errors import UserError
+from ..tt import types as t
+from .bounds import Bounds
+from .evaluate.values import Pointer, Unknown
+from .found import SHOWN, Found, joined, shown
+from .launches import Confirm
+from .overflow import Overflow
+from .preparation import Access, PreparedFunction, ambiguous
+from .proof import NEVER, PROPERTIES, TERMINATION, UNKNOWN, AccessVerdict, Proof
+from .races import Races
+from .specify.expressions import names_in
+from .specify.specification import GRID_NAMES, Specification
+from .termination import Termination
+from .terms.polynomials import TooLarge
+from .terms.solver import DEFAULT_LIMIT
+
+_NO_SIZES = (
+    "no sizes were found that satisfy the assumptions; fix: simpler assumptions, or small sizes among them"
+)
+
+
+class Prover:
+    """Proves the properties of one function under one specification."""
+
+    def __init__(
+        self,
+        prepared: PreparedFunction,
+        specification: Specification,
+        confirm: Confirm | None,
+        limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        """Starts with nothing proven. Raises `UserError` for names that are not there."""
+        self.prepared = prepared
+        self.specification = specification
+        self._parsed = specification.parsed()
+        self._check_names()
+        try:
+            self._bounds = Bounds(prepared, specification, self._parsed, confirm, limit)
+        except (TooLarge, RecursionError):
+            raise UserError(
+                f"prove: the specification is too long:\n{specification}\nfix: shorter expressions"
+            ) from None
+
+    def _check_names(self) -> None:
+        arrays, numbers = self.prepared.arrays, self.prepared.numbers
+        function = self.prepared.function.sym_name.data
+        for name in self._parsed.extents:
+            if name not in arrays:
+                raise UserError(
+                    f"prove: @{function} has no array {name!r}; arrays: {', '.join(arrays) or 'none'}"
+                )
+        for name in self._parsed.contents():
+            if name not in arrays:
+                raise UserError(
+                    f"prove: @{function} has no array {name!r}; arrays: {', '.join(arrays) or 'none'}"
+                )
+            pointee = self.prepared.parameters[arrays[name]].type.pointee  # type: ignore[attr-defined]
+            if not t.is_integer(pointee) or t.bit_width(pointee) == 1:
+                raise UserError(f"prove: {name} holds {pointee}; assumptions about elements are for integers")
+        others = {each.name for each in self.prepared.parameters} - set(numbers)
+        named = {name for axis in self._parsed.grid for name in names_in(axis)}
+        for name in sorted(named & set(GRID_NAMES) & set(numbers)):
+            raise UserError(
+                f"prove: {name} is a parameter of @{function}, and no number of programs; fix: another name in the grid, which "
+                f"stands for any number"
+            )
+        for name in self._parsed.names():
+            if name in others:
+                raise UserError(
+                    f"prove: {name!r} is no integer; numbers: {', '.join(numbers) or 'none'}, and new names"
+                )
+            if name not in numbers and ambiguous(self.prepared.original, name):
+                raise UserError(
+                    f"prove: which parameter of @{function} {name!r} is, is not known, as texts are read without the numbers "
+                    f"at the end of names; numbers: {', '.join(numbers) or 'none'}; fix: one of these, or a new name that is "
+                    "like no other"
+                )
+
+    def prove(self, properties: Sequence[str]) -> Proof:
+        """Returns the verdicts. Raises `UserError` for assumptions that contradict each other."""
+        world = self._bounds.world
+        if world.solver.is_impossible(*world.base):
+            raise UserError(
+                f"prove: the assumptions contradict each other, and everything would follow:\n{self.specification}\n"
+                "fix: take out one of them; extents are 0 or more, and a grid has at most 2**31 - 1 programs along an axis"
+            )
+        example = self._bounds.launches.sizes(world, [])
+        self._check_contents()
+        bounds = {access: self._bounds.bounds_of(access) for access in self.prepared.accesses}
+        found: list[tuple[AccessVerdict, Found]] = []
+        for prop in properties:
+            if prop == TERMINATION:
+                loops = Termination(self._bounds).verdicts()
+                found += [(each, Found(each.verdict, each.condition, each.reason)) for each in loops]
+                continue
+            own = bounds
+            if prop != "bounds":
+                own = (Races if prop == "races" else Overflow)(self._bounds).verdicts()
+            found += [(self._verdict(prop, access, each), each) for access, each in own.items()]
+        weakened = self._relying(bounds) if world.uses_contents else None
+        if example is None:
+            weakened = Found(UNKNOWN, reason=_NO_SIZES)
+        return Proof(
+            self.prepared.function.sym_name.data, self.specification, tuple(properties),
+            tuple([each if weakened is None else _weakened(each, own, weakened) for each, own in found]),
+            tuple([*self.specification.assume, *world.promises]), tuple(sorted((example or {}).items())),
+            world.solver.asked, world.solver.steps,
+        )  # fmt: skip
+
+    def _verdict(self, prop: str, access: Access, found: Found) -> AccessVerdict:
+        return AccessVerdict(
+            prop, access.line, access.op.name, self._bounds.array(access), found.verdict, found.level, found.reason,
+            found.counterexample,
+        )  # fmt: skip
+
+    def _relying(self, bounds: dict[Access, Found]) -> Found:
+        """Returns how much may be said where what arrays hold was used: no more than that they keep holding it.
+
+        The first access in time that leaves its array is one before which they did. So if each stays inside as long as they
+        do, all do. What is read must be an element, and nothing may be written elsewhere.
+        """
+        level = joined(*[found.level for found in bounds.values()])
+        for access, found in bounds.items():
+            if found.verdict not in SHOWN and not access.is_gather:
+                where = f"{access.op.name} at {access.line}"
+                reason = f"it relies on what arrays hold, and {where} is not proven to stay inside its own"
+                return Found(UNKNOWN, reason=reason)
+        return shown(level)
+
+    # Launches
+
+    def _check_contents(self) -> None:
+        """Refuses assumptions about contents of arrays that the kernel writes: they would not hold for long."""
+        for name in self._parsed.contents():
+            position = self.prepared.arrays[name]
+            for access in self.prepared.accesses:
+                pointer = self._bounds.pointer(access)
+                if access.writes and (isinstance(pointer, Unknown) or pointer.base == position):
+                    where = "there" if isinstance(pointer, Pointer) else "to an address that is not known"
+                    raise UserError(
+                        f"prove: the assumption about elements of {name} may not last: {access.op.name} at {access.line} "
+                        f"writes {where}; fix: leave it out"
+                    )
+
+
+def _weakened(verdict: AccessVerdict, own: Found, least: Found) -> AccessVerdict:
+    """Returns a verdict that says no more than another one."""
+    if own.verdict not in SHOWN:
+        return verdict
+    if least.verdict not in SHOWN:
+        return replace(verdict, verdict=least.verdict, condition=(), reason=least.reason)
+    level = joined(own.level, least.level)
+    if own.verdict == NEVER and not level:
+        return verdict
+    return replace(verdict, verdict=shown(level).verdict, condition=level)
+
+
+def written_arrays(prepared: PreparedFunction) -> frozenset[str] | None:
+    """Returns the parameters whose arrays are written; None if a write may lead into any of them."""
+    specification = Specification((), (), ("1", "1", "1"))
+    bounds = Bounds(prepared, specification, specification.parsed(), None, DEFAULT_LIMIT)
+    found = set()
+    for access in prepared.accesses:
+        if access.writes:
+            pointer = bounds.pointer(access)
+            if isinstance(pointer, Unknown):
+                return None
+            found.add(prepared.parameters[pointer.base].name)
+    return frozenset(found)
+
+
+__all__ = ["PROPERTIES", "Confirm", "Prover", "written_arrays"]

@@ -1,0 +1,1 @@
+"""Reads and guesses specifications: the sizes, extents and grids that proofs are about."""

@@ -1,0 +1,291 @@
+"""Reads the expressions of specifications: sizes such as `cdiv(n, 32) * M`, and assumptions such as `0 <= idx[:] < n`.
+
+They name parameters of the function and new symbols. Nothing is evaluated by Python; `//` and `%` round down, as Python's do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NoReturn, TypeAlias
+
+from ....promotion.dataclass import dataclass
+from ....promotion.errors import UserError
+
+MAX_TEXT = 2000
+MAX_DEPTH = 50
+MAX_POWER = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """All elements of an array: `idx[:]`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operation (`+ - * // %`, `cdiv`, `min`, `max`) and its two operands."""
+
+    operation: str
+    left: Expression
+    right: Expression
+
+
+Expression: TypeAlias = Number | Name | Elements | Call
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`left relation right`; relation is one of `< <= > >= == !=`."""
+
+    relation: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Assumptions joined by "and" or "or"."""
+
+    by: str
+    parts: tuple[Assumption, ...]
+
+
+Assumption: TypeAlias = Comparison | Joined
+
+RELATIONS = ("<=", ">=", "==", "!=", "<", ">")
+_TOKEN = re.compile(r"\s*(?:(?P<number>\d+)|(?P<name>[A-Za-z_][\w.]*)|(?P<sign>\[:\]|\*\*|//|<=|>=|==|!=|[-+*%<>(),]))")
+_FUNCTIONS = ("cdiv", "min", "max")
+
+
+class _Reader:
+    def __init__(self, text: str, what: str) -> None:
+        if not isinstance(text, str):
+            raise UserError(f"prove: {what} {text!r}: expected a text, got {type(text).__name__}")
+        if len(text) > MAX_TEXT:
+            raise UserError(f"prove: {what}: {len(text)} characters; expressions have at most {MAX_TEXT}")
+        self.text = text
+        self.what = what
+        self.tokens = list(self._split())
+        self.at = 0
+        self.depth = 0
+
+    def _split(self) -> Iterator[str]:
+        at, end = 0, len(self.text.rstrip())
+        while at < end:
+            found = _TOKEN.match(self.text, at)
+            if found is None:
+                self.fail(f"{self.text[at:].lstrip()[:1]!r} is no part of an expression")
+            yield found.group().strip()
+            at = found.end()
+
+    def fail(self, why: str) -> NoReturn:
+        hint = "expected sizes such as cdiv(n, 32) * M, compared by < <= > >= == != in assumptions"
+        raise UserError(f"prove: {self.what} {self.text!r}: {why}; {hint}")
+
+    def peek(self) -> str:
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def take(self, *wanted: str) -> str:
+        token = self.peek()
+        if token and token in wanted:
+            self.at += 1
+            return token
+        return ""
+
+    def expect(self, token: str) -> None:
+        if not self.take(token):
+            self.fail(f"expected {token!r} before {self.peek() or 'the end'!r}")
+
+    def finish(self) -> None:
+        if self.peek():
+            self.fail(f"{self.peek()!r} is left over")
+
+    def size(self) -> Expression:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            self.fail(f"more than {MAX_DEPTH} nested parentheses")
+        found = self._product()
+        while sign := self.take("+", "-"):
+            found = Call(sign, found, self._product())
+        self.depth -= 1
+        return found
+
+    def _product(self) -> Expression:
+        found = self._signed()
+        while sign := self.take("*", "//", "%"):
+            found = Call(sign, found, self._signed())
+        return found
+
+    def _signed(self) -> Expression:
+        negative = False
+        while self.take("-"):
+            negative = not negative
+        base = self._atom()
+        if self.take("**"):
+            power = self._atom()
+            if not isinstance(base, Number) or not isinstance(power, Number) or power.value > MAX_POWER:
+                self.fail(f"powers have two numbers, as 2**31, and exponents up to {MAX_POWER}")
+            base = Number(base.value**power.value)
+        return Call("-", Number(0), base) if negative else base
+
+    def _atom(self) -> Expression:
+        token = self.peek()
+        if not token:
+            self.fail("it ends too soon")
+        self.at += 1
+        if token.isdigit():
+            if len(token) > 40:
+                self.fail("the number is too long")
+            return Number(int(token))
+        if token == "(":
+            found = self.size()
+            self.expect(")")
+            return found
+        if not re.match(r"[A-Za-z_]", token):
+            self.fail(f"expected a number, a name or a parenthesis, not {token!r}")
+        if token in _FUNCTIONS and self.take("("):
+            left = self.size()
+            self.expect(",")
+            right = self.size()
+            self.expect(")")
+            return Call(token, left, right)
+        return Elements(token) if self.take("[:]") else Name(token)
+
+    def assumption(self) -> Assumption:
+        parts = [self._conjunction()]
+        while self.take("or"):
+            parts.append(self._conjunction())
+        return parts[0] if len(parts) == 1 else Joined("or", tuple(parts))
+
+    def _conjunction(self) -> Assumption:
+        parts = [self._chain()]
+        while self.take("and"):
+            parts.append(self._chain())
+        return parts[0] if len(parts) == 1 else Joined("and", tuple(parts))
+
+    def _chain(self) -> Assumption:
+        left = self.size()
+        found: list[Assumption] = []
+        while relation := self.take(*RELATIONS):
+            right = self.size()
+            found.append(Comparison(relation, left, right))
+            left = right
+        if not found:
+            self.fail("it compares nothing")
+        return found[0] if len(found) == 1 else Joined("and", tuple(found))
+
+
+def parse_size(text: str, what: str) -> Expression:
+    """Parses a size. what: names it in messages. Raises `UserError` for anything else."""
+    reader = _Reader(text, what)
+    found = reader.size()
+    reader.finish()
+    if list(arrays_in(found)):
+        reader.fail("elements of arrays are for assumptions")
+    return found
+
+
+def parse_assumption(text: str) -> Assumption:
+    """Parses comparisons joined by `and` and `or`. Raises `UserError` for anything else."""
+    reader = _Reader(text, "assumption")
+    found = reader.assumption()
+    reader.finish()
+    return found
+
+
+def names_in(expression: Expression | Assumption) -> Iterator[str]:
+    """Yields the names of numbers in an expression."""
+    match expression:
+        case Name(name):
+            yield name
+        case Call(_, left, right) | Comparison(_, left, right):
+            yield from names_in(left)
+            yield from names_in(right)
+        case Joined(_, parts):
+            for part in parts:
+                yield from names_in(part)
+
+
+def arrays_in(expression: Expression | Assumption) -> Iterator[str]:
+    """Yields the names of arrays of whose elements an expression speaks."""
+    match expression:
+        case Elements(name):
+            yield name
+        case Call(_, left, right) | Comparison(_, left, right):
+            yield from arrays_in(left)
+            yield from arrays_in(right)
+        case Joined(_, parts):
+            for part in parts:
+                yield from arrays_in(part)
+
+
+def has_division(expression: Expression | Assumption) -> bool:
+    """Returns whether there is a quotient or remainder in an expression."""
+    match expression:
+        case Call(operation, left, right):
+            return operation in ("//", "%", "cdiv") or has_division(left) or has_division(right)
+        case Comparison(_, left, right):
+            return has_division(left) or has_division(right)
+        case Joined(_, parts):
+            return any(has_division(part) for part in parts)
+    return False
+
+
+def evaluate(expression: Expression, values: Mapping[str, int]) -> int:
+    """Returns the number that a size is for these values of names. Raises `ZeroDivisionError` as Python does."""
+    match expression:
+        case Number(value):
+            return value
+        case Name(name):
+            return values[name]
+        case Call(operation, left, right):
+            x, y = evaluate(left, values), evaluate(right, values)
+            match operation:
+                case "+":
+                    return x + y
+                case "-":
+                    return x - y
+                case "*":
+                    return x * y
+                case "//":
+                    return x // y
+                case "%":
+                    return x % y
+                case "cdiv":
+                    return -(-x // y)
+                case "min":
+                    return min(x, y)
+                case _:
+                    return max(x, y)
+    raise UserError(f"prove: the elements of {expression.name} have no single value")
+
+
+def holds(assumption: Assumption, values: Mapping[str, int]) -> bool:
+    """Returns whether an assumption holds for these values of names; one about elements of arrays counts as true."""
+    match assumption:
+        case Joined(by, parts):
+            return (all if by == "and" else any)(holds(part, values) for part in parts)
+        case Comparison(relation, left, right):
+            if any(True for _ in arrays_in(assumption)):
+                return True
+            x, y = evaluate(left, values), evaluate(right, values)
+            return {"<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y, "==": x == y, "!=": x != y}[relation]
+
+
+__all__ = [
+    "Assumption", "Call", "Comparison", "Elements", "Expression", "Joined", "Name", "Number", "arrays_in", "evaluate",
+    "has_division", "holds", "names_in", "parse_assumption", "parse_size",
+]  # fmt: skip

@@ -1,0 +1,71 @@
+"""Proves that loops that count come to their end. Of everything else that may go on forever nothing is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.ir import Operation, Region
+
+from ..tt.analysis.dominance import postorder
+from .bounds import Bounds
+from .evaluate.contexts import bounds_of
+from .found import Found, shown
+from .preparation import line_of
+from .proof import TERMINATION, UNKNOWN, AccessVerdict
+from .world import ALWAYS, Level
+
+_WAITING = {
+    "scf.while": "a loop with a condition: whether it ever stops to hold is not modelled",
+    "tt.call": "a call that is not expanded: whether it ever returns is not modelled",
+    "tt.atomic_poll": "a wait: whether it ever ends is not modelled",
+}
+
+
+class Termination:
+    """The verdicts on loops of one function."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        """Starts with nothing asked. bounds: has the terms."""
+        self._bounds = bounds
+
+    def verdicts(self) -> list[AccessVerdict]:
+        """Returns the verdict of every loop, in the order of the text."""
+        found = []
+        for op, reason in self._loops():
+            own = Found(UNKNOWN, reason=reason) if reason else self._bounds.guarded(lambda op=op: self._ends(op))  # type: ignore[misc]
+            found.append(AccessVerdict(TERMINATION, line_of(op), op.name, "", own.verdict, own.level, own.reason))
+        return found
+
+    def _loops(self) -> Iterator[tuple[Operation, str]]:
+        """Yields what may go on forever, with the reason why nothing is shown of it; "" if something may be."""
+        for op in self._bounds.prepared.function.walk():
+            if op.name == "scf.for":
+                yield op, ""
+            elif op.name in _WAITING:
+                yield op, _WAITING[op.name]
+            elif "assembly" in op.name or "asm" in op.name:
+                yield op, "assembly is not modelled"
+            if any(_has_circle(region) for region in op.regions):
+                yield op, "branches that lead back: whether they ever stop is not modelled"
+
+    def _ends(self, loop: Operation) -> Found:
+        level = self._bounds.climb(None, lambda level: self._is_counted(loop, level))
+        if level is not None:
+            return shown(level)
+        reason = "the loop is not shown to count upwards to its end without wrapping"
+        return Found(UNKNOWN, reason=reason)
+
+    def _is_counted(self, loop: Operation, level: Level = ALWAYS) -> bool:
+        return bounds_of(self._bounds.world.run(level), loop) is not None
+
+
+def _has_circle(region: Region) -> bool:
+    """Returns whether a branch of a region leads to a block that leads there."""
+    if len(region.blocks) < 2 and not any(block.last_op is not None and block.last_op.successors for block in region.blocks):
+        return False
+    order = {block: number for number, block in enumerate(postorder(region.blocks[0]))}
+    ways = [(block, each) for block in order if block.last_op is not None for each in block.last_op.successors]
+    return any(order[successor] >= order[block] for block, successor in ways)
+
+
+__all__ = ["Termination"]

@@ -1,0 +1,1 @@
+"""Represents what is proven: polynomials over atoms, formulas over these, lemmas about products, and the solver."""

@@ -1,0 +1,378 @@
+"""Keeps the atoms of polynomials: their ranges, and the facts that define quotients, choices and the like.
+
+An atom stands for one integer. Equal definitions give one atom, so that a quotient of sizes is the same in the grid, in the
+kernel and in two programs.
+
+Facts only ever define: whatever numbers the other atoms in them are, some number is the new one, so that no fact excludes a
+run. What an atom may differ by is its `depends`, and nothing in its facts may depend on more; `Terms.atom` refuses that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import field
+
+from ....promotion.dataclass import dataclass
+from ....promotion.errors import InternalError
+from .formulas import (
+    Flag,
+    Formula,
+    Truth,
+    at_least,
+    at_most,
+    both,
+    either,
+    equal,
+    flags_of,
+    implies,
+    less,
+    negated,
+    polynomials_of,
+)
+from .polynomials import ONE, ZERO, Monomial, Polynomial, TooLarge, constant, variable
+
+Range = tuple[int | None, int | None]
+"""(lowest, highest), both included; None: no bound."""
+
+PROGRAM, LANE = "program", "lane"
+"""What an atom may depend on besides loops: the program, and the lane of a block."""
+MAX_ATOMS = 20_000
+_MAX_SHIFT = 64
+_MAX_NAME = 120
+
+
+@dataclass(slots=True)
+class Atom:
+    """One unknown integer. facts: what holds of it.
+
+    Attributes:
+        depends: by what it may differ: PROGRAM, LANE, and the loops with an iteration of their own in it. What depends on
+            nothing is one number for all programs: sizes, and what is made of them.
+    """
+
+    name: str
+    low: int | None
+    high: int | None
+    depends: frozenset[Hashable]
+    facts: tuple[Formula, ...] = field(default=())
+
+
+class Terms:
+    """The atoms and flags of one proof."""
+
+    def __init__(self) -> None:
+        self.atoms: list[Atom] = []
+        self._numbers: dict[Hashable, int] = {}
+        self._flags: dict[Hashable, int] = {}
+        self.flag_names: list[str] = []
+        self._flag_depends: list[frozenset[Hashable]] = []
+        self._flag_facts: list[tuple[Formula, ...]] = []
+        self.loaded: dict[int, int] = {}
+        """Atoms that are elements of arrays: the position of the parameter."""
+        self.is_proven: Callable[[Formula], bool] = lambda formula: False
+        self._ranges: dict[Monomial, Range] = {}
+
+    def atom(
+        self, key: Hashable, name: str, low: int | None = None, high: int | None = None,
+        depends: Iterable[Hashable] = (), facts: Callable[[Polynomial], Sequence[Formula]] | None = None,
+    ) -> Polynomial:  # fmt: skip
+        """Returns the atom of this key, which is made at the first call. facts: what defines it, made once."""
+        number = self._numbers.get(key)
+        if number is None:
+            number = len(self.atoms)
+            if number >= MAX_ATOMS:
+                raise TooLarge
+            if low is not None and high is not None and low > high:
+                raise InternalError(f"prove: {name} could be no number: {low} is above {high}")
+            self._numbers[key] = number
+            made = Atom(_shortened(name), low, high, frozenset(depends))
+            self.atoms.append(made)
+            if facts is not None:
+                found = tuple([each for each in facts(variable(number)) if not isinstance(each, Truth)])
+                self._check(made.name, made.depends, found)
+                made.facts = found
+        return variable(number)
+
+    def _check(self, name: str, depends: frozenset[Hashable], facts: Sequence[Formula]) -> None:
+        for each in facts:
+            if not self.formula_depends(each) <= depends:
+                raise InternalError(f"prove: a fact of {name} depends on more than what it is about")
+
+    def number_of(self, key: Hashable) -> int | None:
+        """Returns the number of an atom that exists already."""
+        return self._numbers.get(key)
+
+    def flag(
+        self, key: Hashable, name: str, depends: Iterable[Hashable] = (),
+        facts: Callable[[Formula], Sequence[Formula]] | None = None,
+    ) -> int:  # fmt: skip
+        """Returns the number of the flag of this key. facts: what holds of it, made once."""
+        number = self._flags.get(key)
+        if number is None:
+            number = self._flags[key] = len(self.flag_names)
+            self.flag_names.append(name)
+            self._flag_depends.append(frozenset(depends))
+            self._flag_facts.append(())
+            if facts is not None:
+                found = tuple(facts(Flag(number)))
+                self._check(name, self._flag_depends[number], found)
+                self._flag_facts[number] = found
+        return number
+
+    def flag_depends(self, number: int) -> frozenset[Hashable]:
+        """Returns the loops of which a flag may differ from iteration to iteration."""
+        return self._flag_depends[number]
+
+    def flag_facts(self, number: int) -> tuple[Formula, ...]:
+        """Returns what holds of a flag."""
+        return self._flag_facts[number]
+
+    def named(self, formula: Formula) -> Formula:
+        """Returns a flag that holds where a formula does, so that what it is a part of stays short."""
+        facts = lambda made: (implies(made, formula), implies(formula, made))  # noqa: E731
+        return Flag(self.flag(("named", formula), "condition", self.formula_depends(formula), facts))
+
+    def name(self, atom: int) -> str:
+        return self.atoms[atom].name
+
+    def text(self, polynomial: Polynomial) -> str:
+        return polynomial.text(self.name)
+
+    # What is known of polynomials
+
+    def range(self, polynomial: Polynomial) -> Range:
+        """Returns bounds of the polynomial by those of its atoms."""
+        low: int | None = 0
+        high: int | None = 0
+        for monomial, factor in polynomial:
+            least, most = self._monomial(monomial)
+            if factor < 0:
+                least, most = most, least
+            low = None if low is None or least is None else low + factor * least
+            high = None if high is None or most is None else high + factor * most
+        return low, high
+
+    def _monomial(self, monomial: Monomial) -> Range:
+        if not monomial:
+            return 1, 1
+        found = self._ranges.get(monomial)
+        if found is None:
+            atom = self.atoms[monomial[0]]
+            own = (atom.low, atom.high)
+            found = own if len(monomial) == 1 else _product(own, self._monomial(monomial[1:]))
+            self._ranges[monomial] = found
+        return found
+
+    def fits(self, polynomial: Polynomial, low: int, high: int) -> bool:
+        """Returns whether bounds of the atoms alone show low <= polynomial <= high."""
+        least, most = self.range(polynomial)
+        return least is not None and most is not None and low <= least and most <= high
+
+    def is_non_negative(self, polynomial: Polynomial) -> bool:
+        """Returns whether the polynomial is known to be 0 or more, by ranges or, for sizes, by the assumptions."""
+        low, high = self.range(polynomial)
+        if low is not None and low >= 0:
+            return True
+        if high is not None and high < 0:
+            return False
+        return not self.depends(polynomial) and self.is_proven(at_least(polynomial, 0))
+
+    def depends(self, *polynomials: Polynomial) -> frozenset[Hashable]:
+        """Returns the loops of which polynomials may differ from iteration to iteration."""
+        found: set[Hashable] = set()
+        for polynomial in polynomials:
+            for atom in polynomial.atoms:
+                found |= self.atoms[atom].depends
+        return frozenset(found)
+
+    def formula_depends(self, formula: Formula) -> frozenset[Hashable]:
+        """Returns the loops of which a formula may differ from iteration to iteration."""
+        found = set(self.depends(*polynomials_of((formula,))))
+        for flag in flags_of((formula,)):
+            found |= self._flag_depends[flag]
+        return frozenset(found)
+
+    def digits(self, polynomial: Polynomial) -> list[Polynomial]:
+        """Returns polynomials that are all 0 exactly where this one is: 64 x + y is 0, for |y| < 64, where x and y are."""
+        for factor in sorted({abs(factor) for monomial, factor in polynomial if monomial})[1:]:
+            low = Polynomial([term for term in polynomial if term[1] % factor])
+            if low.terms and self.fits(low, 1 - factor, factor - 1):
+                high, _ = (polynomial - low).split(factor)
+                return [low, *self.digits(high)]
+        return [polynomial]
+
+    # Defined numbers
+
+    def floor_parts(self, value: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
+        """Returns quotient and remainder of a division that rounds down, by a divisor of at least 1."""
+        number = divisor.number
+        whole = ZERO
+        if number is not None and number < 1:
+            raise InternalError(f"prove: a quotient by {number} is none that rounds down")
+        if number is not None:
+            whole, value = value.split(number)
+            if self.fits(value, 0, number - 1):
+                return whole, value
+        low, high = self.range(value)
+        least, most = self.range(divisor)
+        ends = [None if end is None else end // (least or 1) if number is not None else end for end in (low, high)]
+        if number is None:  # a divisor of 1 or more brings the quotient nearer to 0
+            ends = [None if low is None else min(low, 0), None if high is None else max(high, 0) // max(least or 1, 1)]
+            if high is not None and high < 0:
+                ends[1] = -1
+        depends = self.depends(value, divisor)
+        name = f"({self.text(value)} // {self.text(divisor)})"
+
+        def facts(quotient: Polynomial) -> Sequence[Formula]:
+            rest = self.atom(
+                ("rest", value, divisor), f"({self.text(value)} % {self.text(divisor)})", 0,
+                None if most is None else most - 1, depends,
+            )  # fmt: skip
+            found = [equal(value, divisor * quotient + rest), less(rest, divisor)]
+            if number is None:
+                is_positive_or_0 = at_least(value, 0)
+                found += [
+                    implies(is_positive_or_0, both(at_least(quotient, 0), at_most(quotient, value), at_most(rest, value))),
+                    implies(both(is_positive_or_0, less(value, divisor)), equal(quotient, 0)),
+                ]
+            return found
+
+        quotient = self.atom(("quotient", value, divisor), name, ends[0], ends[1], depends, facts)
+        rest = self.atom(("rest", value, divisor), "")
+        # The remainder alone needs the definition, too.
+        self.atoms[next(iter(rest.atoms))].facts = self.atoms[next(iter(quotient.atoms))].facts
+        return whole + quotient, rest
+
+    def truncated_parts(self, value: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
+        """Returns quotient and remainder of joinery's signed division: toward zero, x / 0 = 0 and x % 0 = x."""
+        number = divisor.number
+        if number == 0:
+            return ZERO, value
+        if number is not None and number < 0:
+            quotient, rest = self.truncated_parts(value, -divisor)
+            return -quotient, rest
+        is_positive = number is not None or self.is_non_negative(divisor - 1)
+        if is_positive and self.is_non_negative(value):
+            return self.floor_parts(value, divisor)
+        low, high = self.range(value)
+        most = max(abs(low), abs(high)) if low is not None and high is not None else None
+        depends = self.depends(value, divisor)
+        names = self.text(value), self.text(divisor)
+
+        def facts(quotient: Polynomial) -> Sequence[Formula]:
+            rest = self.atom(
+                ("truncated rest", value, divisor), f"rem({names[0]}, {names[1]})",
+                None if low is None else min(low, 0), None if high is None else max(high, 0), depends,
+            )  # fmt: skip
+            above, below = at_least(value, 0), at_most(value, 0)
+            positive, negative = at_least(divisor, 1), at_most(divisor, -1)
+            return [
+                equal(value, divisor * quotient + rest),
+                implies(above, both(at_least(rest, 0), at_most(rest, value))),
+                implies(below, both(at_most(rest, 0), at_least(rest, value))),
+                implies(both(above, positive), both(less(rest, divisor), at_least(quotient, 0), at_most(quotient, value))),
+                implies(both(below, positive), both(less(-rest, divisor), at_most(quotient, 0), at_least(quotient, value))),
+                implies(both(above, negative), both(less(rest, -divisor), at_most(quotient, 0))),
+                implies(both(below, negative), both(less(-rest, -divisor), at_least(quotient, 0))),
+                implies(equal(divisor, 0), both(equal(quotient, 0), equal(rest, value))),
+            ]
+
+        key = ("truncated quotient", value, divisor)
+        quotient = self.atom(
+            key, f"div({names[0]}, {names[1]})", None if most is None else -most, most, depends, facts
+        )
+        rest = self.atom(("truncated rest", value, divisor), "")
+        self.atoms[next(iter(rest.atoms))].facts = self.atoms[next(iter(quotient.atoms))].facts
+        return quotient, rest
+
+    def chosen(self, condition: Formula, yes: Polynomial, no: Polynomial) -> Polynomial:
+        """Returns `yes` where the condition holds, else `no`."""
+        if yes == no:
+            return yes
+        if isinstance(condition, Truth):
+            return yes if condition.value else no
+        one, two = self.range(yes), self.range(no)
+        return self.atom(
+            ("chosen", condition, yes, no), f"({self.text(yes)} or {self.text(no)})", _least(one[0], two[0]),
+            _most(one[1], two[1]), self.depends(yes, no) | self.formula_depends(condition),
+            lambda made: (implies(condition, equal(made, yes)), implies(negated(condition), equal(made, no))),
+        )  # fmt: skip
+
+    def smaller(self, left: Polynomial, right: Polynomial) -> Polynomial:
+        """Returns the minimum."""
+        if left == right:
+            return left
+        one, two = self.range(left), self.range(right)
+        if one[1] is not None and two[0] is not None and one[1] <= two[0]:
+            return left
+        if two[1] is not None and one[0] is not None and two[1] <= one[0]:
+            return right
+        left, right = sorted((left, right), key=lambda each: each.terms)
+        low = None if one[0] is None or two[0] is None else min(one[0], two[0])
+        high = one[1] if two[1] is None else two[1] if one[1] is None else min(one[1], two[1])
+        return self.atom(
+            ("smaller", left, right), f"min({self.text(left)}, {self.text(right)})", low, high, self.depends(left, right),
+            lambda made: (at_most(made, left), at_most(made, right), either(equal(made, left), equal(made, right))),
+        )  # fmt: skip
+
+    def larger(self, left: Polynomial, right: Polynomial) -> Polynomial:
+        """Returns the maximum."""
+        return -self.smaller(-left, -right)
+
+    def unsigned(self, value: Polynomial, width: int) -> Polynomial:
+        """Returns the number that the bits of a signed one are when they are read as unsigned."""
+        if self.is_non_negative(value):
+            return value
+        return self.chosen(at_least(value, 0), value, value + (1 << width))
+
+    def power_of_two(self, exponent: Polynomial) -> Polynomial:
+        """Returns 2 ** exponent for an exponent whose range is known and small; raises `TooLarge` for others."""
+        low, high = self.range(exponent)
+        if low is None or high is None or low < 0 or high >= _MAX_SHIFT:
+            raise TooLarge
+        if low == high:
+            return constant(1 << low)
+        return self.atom(
+            ("power", exponent), f"2**({self.text(exponent)})", 1 << low, 1 << high, self.depends(exponent),
+            lambda made: [implies(equal(exponent, each), equal(made, 1 << each)) for each in range(low, high + 1)],
+        )
+
+    def wrapped(self, value: Polynomial, width: int) -> Polynomial:
+        """Returns the signed number of this width that the value wraps to, in any run."""
+        half = 1 << (width - 1)
+        if self.fits(value, -half, half - 1):
+            return value
+        depends = self.depends(value)
+        low, high = [None if end is None else (end + half) >> width for end in self.range(value)]
+
+        def facts(made: Polynomial) -> Sequence[Formula]:
+            times = self.atom(("wraps", value, width), f"wraps({self.text(value)})", low, high, depends)
+            return (equal(made + times * (1 << width), value),)
+
+        name = f"wrap{width}({self.text(value)})"
+        return self.atom(("wrapped", value, width), name, -half, half - 1, depends, facts)
+
+
+def _shortened(name: str) -> str:
+    """Returns a name that is no longer than what people read: names are made of names, twice as long with each operation."""
+    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 3]}..."
+
+
+def _product(one: Range, two: Range) -> Range:
+    if None not in (*one, *two):
+        found = [x * y for x in one for y in two]  # type: ignore[operator]
+        return min(found), max(found)
+    if one[0] is not None and two[0] is not None and one[0] >= 0 and two[0] >= 0:
+        return one[0] * two[0], None
+    return None, None
+
+
+def _least(one: int | None, two: int | None) -> int | None:
+    return None if one is None or two is None else min(one, two)
+
+
+def _most(one: int | None, two: int | None) -> int | None:
+    return None if one is None or two is None else max(one, two)
+
+
+__all__ = ["LANE", "MAX_ATOMS", "ONE", "PROGRAM", "Atom", "Range", "Terms"]

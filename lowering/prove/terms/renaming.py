@@ -1,0 +1,67 @@
+"""Copies terms for another program or lane: every unknown that may differ there is another one, with its own facts."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from .atoms import Terms
+from .formulas import Flag, Formula, mapped
+from .polynomials import Polynomial
+
+
+class Renaming:
+    """What the terms of one program are in another one, or those of one lane in another one.
+
+    Every atom that may depend on what is renamed is another one there, with the same facts about the others' copies; all else
+    is the same number. Two runs of one function share nothing but their sizes, so that all that is said of one program by its
+    terms is said of any other by their copies.
+    """
+
+    def __init__(self, terms: Terms, of: Hashable) -> None:
+        """Starts with nothing copied. of: PROGRAM, or LANE."""
+        self._terms = terms
+        self._of = of
+        self._values: dict[int, Polynomial] = {}
+        self._formulas: dict[Formula, Formula] = {}
+
+    def polynomial(self, polynomial: Polynomial) -> Polynomial:
+        """Returns the polynomial in the other run."""
+        return polynomial.mapped(self._atom)
+
+    def formula(self, formula: Formula) -> Formula:
+        """Returns the formula in the other run."""
+        found = self._formulas.get(formula)
+        if found is None:
+            found = self._formulas[formula] = mapped(formula, self.polynomial, self._flag)
+        return found
+
+    def _atom(self, number: int) -> Polynomial:
+        value = self._values.get(number)
+        if value is None:
+            own = self._terms.atoms[number]
+            if self._of not in own.depends:
+                value = Polynomial([((number,), 1)])
+            else:
+                value = self._terms.atom(
+                    ("renamed", self._of, number), f"{own.name}'", own.low, own.high, own.depends,
+                    lambda made: [self.formula(fact) for fact in self._with(number, made, own.facts)],
+                )  # fmt: skip
+            self._values[number] = value
+        return value
+
+    def _with(self, number: int, made: Polynomial, facts: tuple[Formula, ...]) -> tuple[Formula, ...]:
+        """Returns facts, in which the atom itself is its copy from now on."""
+        self._values[number] = made
+        return facts
+
+    def _flag(self, number: int) -> Formula:
+        terms = self._terms
+        depends = terms.flag_depends(number)
+        if self._of not in depends:
+            return Flag(number)
+        key = ("renamed", self._of, number)
+        name = f"{terms.flag_names[number]}'"
+        return Flag(terms.flag(key, name, depends, lambda made: [self.formula(fact) for fact in terms.flag_facts(number)]))
+
+
+__all__ = ["Renaming"]

@@ -1,0 +1,152 @@
+"""What proofs take for granted of products, quotients and choices holds for all integers of a small box."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+pytest.importorskip("z3")
+
+from joinery.lowering.prove.terms.atoms import Terms
+from joinery.lowering.prove.terms.formulas import (
+    AtMost,
+    Both,
+    Either,
+    Equal,
+    Flag,
+    Formula,
+    Not,
+    Truth,
+    at_least,
+    at_most,
+    equal,
+    less,
+    negated,
+)
+from joinery.lowering.prove.terms.lemmas import product_lemmas, products_in
+from joinery.lowering.prove.terms.polynomials import Polynomial, constant, variable
+from joinery.lowering.prove.terms.solver import Budget, Solver
+
+BOX = range(-3, 4)
+
+
+def value(polynomial: Polynomial, numbers: dict[int, int]) -> int:
+    found = 0
+    for monomial, factor in polynomial:
+        product = factor
+        for atom in monomial:
+            product *= numbers[atom]
+        found += product
+    return found
+
+
+def holds(formula: Formula, numbers: dict[int, int]) -> bool:
+    match formula:
+        case Truth(truth):
+            return truth
+        case AtMost(polynomial):
+            return value(polynomial, numbers) <= 0
+        case Equal(polynomial):
+            return value(polynomial, numbers) == 0
+        case Both(parts):
+            return all(holds(part, numbers) for part in parts)
+        case Either(parts):
+            return any(holds(part, numbers) for part in parts)
+        case Not(part):
+            return not holds(part, numbers)
+        case Flag():
+            raise AssertionError("flags have no value")
+
+
+def test_lemmas_of_products_hold_for_all_factors() -> None:
+    a, b, c = variable(0), variable(1), variable(2)
+    for other in (b, b - c, b * c, b * 2 - 3):
+        for numbers in itertools.product(BOX, repeat=3):
+            for lemma in product_lemmas(a, other):
+                assert holds(lemma, dict(enumerate(numbers))), (other, numbers, lemma)
+
+
+def test_lemmas_are_made_of_what_an_atom_is_multiplied_by() -> None:
+    s, row, rows, column = (variable(number) for number in range(4))
+    pairs = products_in([row * s + column - rows * s])
+    assert (s, rows - row) in pairs or (s, row - rows) in pairs
+
+
+def parts(kind: str, terms: Terms, x: Polynomial, y: Polynomial) -> list[Polynomial]:
+    match kind:
+        case "floor":
+            return list(terms.floor_parts(x, y))
+        case "truncated":
+            return list(terms.truncated_parts(x, y))
+        case "smaller":
+            return [terms.smaller(x, y)]
+        case "larger":
+            return [terms.larger(x, y)]
+        case "chosen":
+            return [terms.chosen(less(x, y), x, y + 1)]
+        case "unsigned":
+            return [terms.unsigned(x, 3)]
+        case _:
+            return [terms.wrapped(x * 3 + y, 3)]
+
+
+def expected(kind: str, x: int, y: int) -> list[int]:
+    match kind:
+        case "floor":
+            return [x // y, x % y]
+        case "truncated":
+            quotient = 0 if y == 0 else abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+            return [quotient, x - quotient * y]
+        case "smaller":
+            return [min(x, y)]
+        case "larger":
+            return [max(x, y)]
+        case "chosen":
+            return [x if x < y else y + 1]
+        case "unsigned":
+            return [x % 8]
+        case _:
+            return [(x * 3 + y + 4) % 8 - 4]
+
+
+@pytest.mark.parametrize("kind", ["floor", "truncated", "smaller", "larger", "chosen", "unsigned", "wrapped"])
+@pytest.mark.parametrize("divisor", ["symbol", "number"])
+def test_defined_numbers_are_exactly_those_of_python(kind: str, divisor: str) -> None:
+    """The facts allow the right number, and no other one, for all operands."""
+    for y_value in (-3, -1, 0, 2) if kind == "truncated" else (1, 3):
+        if kind == "floor" and y_value < 1:
+            continue
+        terms = Terms()
+        x = terms.atom("x", "x", -4, 3)
+        y = constant(y_value) if divisor == "number" else terms.atom("y", "y", 1 if kind == "floor" else -3, 3)
+        found = parts(kind, terms, x, y)
+        solver = Solver(terms, Budget(10**6, 10**9))
+        for x_value in range(-4, 4, 1 if divisor == "symbol" else 2):
+            given = [equal(x, x_value), equal(y, y_value)]
+            right = expected(kind, x_value, y_value)
+            for polynomial, number in zip(found, right, strict=True):
+                assert solver.check([*given, equal(polynomial, number)]).verdict == "sat", (x_value, y_value, number)
+                assert solver.is_impossible(*given, negated(equal(polynomial, number))), (x_value, y_value, number)
+
+
+def test_comparisons_of_polynomials_round_to_whole_numbers() -> None:
+    terms = Terms()
+    x = terms.atom("x", "x", -20, 20)
+    solver = Solver(terms, Budget(10**6, 10**9))
+    for factor, rest, number in itertools.product((2, 3), range(-3, 4), BOX):
+        for formula, truth in (
+            (at_most(x * factor + rest, 0), number * factor + rest <= 0),
+            (at_least(x * factor + rest, 0), number * factor + rest >= 0),
+            (equal(x * factor + rest, 0), number * factor + rest == 0),
+        ):
+            assert (solver.check([equal(x, number), formula]).verdict == "sat") == truth
+
+
+def test_polynomials_are_in_normal_form() -> None:
+    x, y = variable(0), variable(1)
+    assert (x + y) * (x - y) == x * x - y * y
+    assert x + y - x == y
+    assert (x * 6 + y * 3 + 7).split(3) == (x * 2 + y + 2, constant(1))
+    assert (x * y + x * 3 + y).group(0) == y + 3
+    assert (x * x + y).substituted(0, y + 1) == y * y + y * 3 + 1

@@ -1,0 +1,67 @@
+"""Verdicts on random kernels against the sanitizer: no access of which something is proven breaks it in any small launch."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+pytest.importorskip("z3")
+
+from ...support.proving import exhausting, far_runs
+from ...support.proving.differential import MAKERS, check
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize(
+    "first", [0, *[pytest.param(first, marks=pytest.mark.slow) for first in range(6, 24, 6)]]
+)
+def test_what_is_proven_of_random_kernels_holds_in_small_launches(first: int, kind: str) -> None:
+    verdicts = sum([check(seed, 3, kind=kind) for seed in range(first, first + 6)], Counter())
+    assert verdicts["bounds", "proven"] + verdicts["races", "proven"] > 3
+    assert verdicts["bounds", "unknown"] > 0
+
+
+@pytest.mark.slow
+def test_what_is_refuted_is_run() -> None:
+    verdicts = sum([check(seed, 4, refutes=True) for seed in range(20)], Counter())
+    assert verdicts["bounds", "refuted"] > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("first", range(0, 1000, 50))
+def test_what_is_proven_of_many_random_kernels_holds(first: int, kind: str) -> None:
+    """`python -m tests.support.proving.differential mixed SEED COUNT LAUNCHES` tries others."""
+    for seed in range(first, first + 50):
+        check(seed, 20, kind=kind)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_what_is_proven_of_random_kernels_holds_near_the_ends_of_types(kind: str) -> None:
+    found = sum([far_runs.check_random(kind, seed, 4) for seed in range(6)], Counter())
+    assert found["proven"] > 5
+    assert found["launches"] > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("first", range(0, 1000, 50))
+def test_what_is_proven_of_many_random_kernels_holds_near_the_ends_of_types(first: int, kind: str) -> None:
+    """`python -m tests.support.proving.far_runs idioms SEED COUNT LAUNCHES` tries others."""
+    for seed in range(first, first + 50):
+        far_runs.check_random(kind, seed, 10)
+
+
+def test_what_is_proven_of_small_kernels_holds_for_nearly_all_sizes() -> None:
+    found = sum([exhausting.check(seed) for seed in range(4)], Counter())
+    assert found["held"] > 8
+    assert found["sizes"] > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 1000, 50))
+def test_what_is_proven_of_many_small_kernels_holds_for_nearly_all_sizes(first: int) -> None:
+    """`python -m tests.support.proving.exhausting SEED COUNT` tries others."""
+    for seed in range(first, first + 50):
+        exhausting.check(seed)

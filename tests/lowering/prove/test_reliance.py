@@ -1,0 +1,209 @@
+"""What a verdict rests on besides its own access: other accesses, counters as devices count, operations without a rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+
+pytest.importorskip("z3")
+
+_SHOWN = ("proven", "proven under", "never executed")
+
+
+def kernel(parameters: str, body: str) -> jn.kernel.Kernel:
+    return jn.kernel.from_ttir(f"tt.func public @k({parameters}) {{\n{body}\n  tt.return\n}}\n")
+
+
+def conditions(proof: Any, prop: str) -> list[tuple[str, ...]]:
+    """The conditions of a property, of all accesses, each of which is shown under one."""
+    own = [each for each in proof.accesses if each.prop == prop]
+    assert {each.verdict for each in own} <= set(_SHOWN), proof
+    return [each.condition for each in own]
+
+
+# An access that is inside under a condition may meet other arrays beyond it
+
+_TILE = """
+  %c1 = arith.constant 1 : i8
+  %p = tt.get_program_id x : i32
+  %c = arith.constant 65536 : i32
+  %o = arith.muli %p, %c : i32
+  %w = arith.extsi %o : i32 to i64
+  %m = arith.cmpi slt, %w, %n : i64
+  %at = tt.addptr %x, %o : !tt.ptr<i8>, i32"""
+"""The offset wraps for n > 2**31, and is before the array then."""
+_STRAYS = {
+    "a load may read what others store": ("%x: !tt.ptr<i8>, %y: !tt.ptr<i8>, %z: !tt.ptr<i8>, %n: i64", f"""{_TILE}
+  %v = tt.load %at, %m : !tt.ptr<i8>
+  %to = tt.addptr %y, %p : !tt.ptr<i8>, i32
+  tt.store %to, %c1 : !tt.ptr<i8>
+  %out = tt.addptr %z, %p : !tt.ptr<i8>, i32
+  tt.store %out, %v : !tt.ptr<i8>""", {"x": "n", "y": "g", "z": "g"}, 3),
+    "a store may write what others load": ("%x: !tt.ptr<i8>, %y: !tt.ptr<i32>, %n: i64", f"""{_TILE}
+  tt.store %at, %c1, %m : !tt.ptr<i8>
+  %v = tt.load %y : !tt.ptr<i32>""", {"x": "n", "y": 1}, 2),
+    "an atomic may be in an array of others": ("%x: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i64", """
+  %c1 = arith.constant 1 : i32
+  %p = tt.get_program_id x : i32
+  %c = arith.constant 65536 : i32
+  %o = arith.muli %p, %c : i32
+  %w = arith.extsi %o : i32 to i64
+  %m = arith.cmpi slt, %w, %n : i64
+  %at = tt.addptr %x, %o : !tt.ptr<i32>, i32
+  %r = tt.atomic_rmw add, acq_rel, gpu, %at, %c1, %m : (!tt.ptr<i32>, i32, i1) -> i32""", {"x": "n"}, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _STRAYS)
+@pytest.mark.parametrize("properties", [("races",), ("bounds", "races")])
+def test_races_hold_under_what_the_bounds_of_all_accesses_need(name: str, properties: tuple[str, ...]) -> None:
+    parameters, body, extents, count = _STRAYS[name]
+    proof = kernel(parameters, body).prove(["g == cdiv(n, 65536)"], extents, "g", properties)
+    found = conditions(proof, "races")
+    assert len(found) == count
+    assert all(any(text.startswith("n <=") for text in each) for each in found), proof
+    assert not proof.ok
+
+
+def test_races_of_loads_do_not_rest_on_other_loads() -> None:
+    made = kernel("%x: !tt.ptr<i8>, %y: !tt.ptr<i8>, %z: !tt.ptr<i8>, %n: i64", f"""{_TILE}
+  %v = tt.load %at, %m : !tt.ptr<i8>
+  %u = tt.load %y : !tt.ptr<i8>
+  %out = tt.addptr %z, %p : !tt.ptr<i8>, i32
+  tt.store %out, %u : !tt.ptr<i8>""")
+    proof = made.prove(["g == cdiv(n, 65536)"], {"x": "n", "y": 1, "z": "g"}, "g", ("races",))
+    assert [each.verdict for each in proof.accesses] == ["proven under", "proven", "proven under"]
+
+
+# Counters
+
+_COUNTED = """
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c16 = arith.constant 16 : i32
+  %c1024 = arith.constant 1024 : i32
+  scf.for %i = %c0 to %n step {step} : i32 {{{body}
+  }}"""
+_READ = """
+    %at = tt.addptr %x, %i : !tt.ptr<i32>, i32
+    %v = tt.load %at : !tt.ptr<i32>"""
+
+
+@pytest.mark.parametrize("prop", ["bounds", "overflow", "termination of loops"])
+def test_a_counter_that_wraps_beyond_the_end_is_a_condition(prop: str) -> None:
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", _COUNTED.format(step="%c1024", body=_READ))
+    assert conditions(made.prove((), {"x": "n"}, 1, (prop,)), prop) == [("n <= 2**31 - 2**16",)]
+    assert made.prove("n <= 2**31 - 1024", {"x": "n"}, 1, (prop,)).ok
+    assert not made.prove("n <= 2**31 - 1023", {"x": "n"}, 1, (prop,)).ok
+
+
+@pytest.mark.parametrize("prop", ["bounds", "overflow", "termination of loops"])
+def test_a_counter_that_comes_to_its_end_exactly_does_not_wrap(prop: str) -> None:
+    one = kernel("%x: !tt.ptr<i32>, %n: i32", _COUNTED.format(step="%c1", body=_READ))
+    assert one.prove((), {"x": "n"}, 1, (prop,)).ok
+    multiple = kernel("%x: !tt.ptr<i32>, %n: i32 {tt.divisibility = 16 : i32}", _COUNTED.format(step="%c16", body=_READ))
+    assert multiple.prove((), {"x": "n"}, 1, (prop,)).ok
+
+
+def test_a_loop_whose_counter_wraps_runs_with_numbers_below_its_first() -> None:
+    """For n = 2140000000 and s = 2139998006 a device's counter is negative in the second iteration already."""
+    made = kernel("%x: !tt.ptr<i32>, %n: i32, %s: i32", _COUNTED.format(step="%s", body="""
+    %neg = arith.cmpi slt, %i, %c0 : i32
+    tt.store %x, %n, %neg : !tt.ptr<i32>"""))
+    assert made.prove("s >= 1", {"x": 0}, 1, ("bounds",)).verdict("bounds") not in ("proven", "never executed")
+    assert [each.verdict for each in made.prove(["s >= 1", "n <= 2**30", "s <= 2**30"], {"x": 0}, 1, ("bounds",)).accesses] == ["never executed"]  # noqa: E501
+
+
+def test_what_a_loop_adds_up_rests_on_its_counter() -> None:
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", """
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c1024 = arith.constant 1024 : i32
+  %sum = scf.for %i = %c0 to %n step %c1024 iter_args(%a = %c0) -> (i32) : i32 {
+    %b = arith.addi %a, %c1 : i32
+    scf.yield %b : i32
+  }
+  %most = arith.constant 2097152 : i32
+  %far = arith.cmpi sgt, %sum, %most : i32
+  tt.store %x, %n, %far : !tt.ptr<i32>""")
+    assert [each.verdict for each in made.prove((), {"x": 0}, 1, ("bounds",)).accesses] != ["never executed"]
+
+
+# Operations
+
+_ASSEMBLY = """
+  %f = tt.elementwise_inline_asm "{ .reg .u32 a; add.u32 a, $1, $1; cvt.rn.f32.u32 $0, a; }" {constraints = "=f,r", packed_element = 1 : i32, pure = true} %s : i32 -> f32"""  # noqa: E501
+_READERS = {
+    "a comparison of unsigned numbers": "  %m = arith.cmpi ugt, %s, %c1 : i32",
+    "a float of an unsigned number": "  %f = arith.uitofp %s : i32 to f32",
+    "a function of a library": '  %f = tt.extern_elementwise %s {libname = "libdevice", libpath = "", pure = true, symbol = "__nv_uint2float_rn"} : (i32) -> f32',  # noqa: E501
+    "assembly": _ASSEMBLY,
+    "a float of a float's bits": "  %b = arith.bitcast %s : i32 to f32\n  %h = arith.bitcast %b : f32 to i32\n  %f = arith.uitofp %h : i32 to f32",  # noqa: E501
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _READERS)
+def test_overflow_of_numbers_that_are_read_as_unsigned_or_by_what_is_not_modelled(name: str) -> None:
+    """uint32(-1) + 1 wraps, and no signed sum does for n < 2**31 - 1."""
+    compared = "\n  %big = arith.constant 1.0e9 : f32\n  %m = arith.cmpf ogt, %f, %big : f32"
+    compared = "" if "%m =" in _READERS[name] else compared
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", f"""
+  %c1 = arith.constant 1 : i32
+  %s = arith.addi %n, %c1 : i32
+{_READERS[name]}{compared}
+  tt.store %x, %c1, %m : !tt.ptr<i32>""")
+    assert made.prove("n <= 2**31 - 2", {"x": 1}, 1, ("overflow",)).verdict("overflow") == "unknown"
+
+
+def test_overflow_of_floats_of_signed_numbers_is_proven() -> None:
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", """
+  %c1 = arith.constant 1 : i32
+  %s = arith.addi %n, %c1 : i32
+  %f = arith.sitofp %s : i32 to f32
+  %e = math.exp %f : f32
+  %g = arith.addf %e, %f : f32
+  %m = arith.cmpf ogt, %g, %f : f32
+  tt.store %x, %c1, %m : !tt.ptr<i32>""")
+    assert made.prove("n <= 2**31 - 2", {"x": 1}, 1, ("overflow",)).ok
+    assert not made.prove((), {"x": 1}, 1, ("overflow",)).ok
+
+
+# Properties
+
+_FAR = """
+  %c100 = arith.constant 100 : i32
+  %at = tt.addptr %x, %c100 : !tt.ptr<i32>, i32
+  tt.store %at, %c100 : !tt.ptr<i32>"""
+
+
+@pytest.mark.parametrize("none", [(), [], ""])
+def test_a_proof_of_no_property_is_refused(none: Any) -> None:
+    made = kernel("%x: !tt.ptr<i32>", _FAR)
+    for prove in (lambda: made.prove((), {"x": 1}, 1, none), lambda: made.prove.like(1, np.zeros(1, "i4"), properties=none)):
+        with pytest.raises(jn.JoineryError, match=r"properties=\(\)|no property"):
+            prove()
+
+
+def test_a_stored_proof_of_no_property_is_refused() -> None:
+    made = kernel("%x: !tt.ptr<i32>", _FAR)
+    text = made.prove((), {"x": 101}, 1, ("bounds",)).as_json().replace('"bounds": "proven"', "")
+    with pytest.raises(jn.UserError):
+        made.prove.verify(text)
+
+
+@pytest.mark.parametrize("width", [4, 12, 24, 65])
+def test_nothing_is_said_of_elements_whose_size_in_memory_is_open(width: int) -> None:
+    pointer = f"!tt.ptr<i{width}>"
+    made = kernel("%x: !tt.ptr<i8>, %n: i32", f"""
+  %c1 = arith.constant 1 : i{width}
+  %b1 = arith.constant 1 : i8
+  %q = tt.bitcast %x : !tt.ptr<i8> -> {pointer}
+  tt.store %q, %c1 : {pointer}
+  %at = tt.addptr %q, %n : {pointer}, i32
+  %b = tt.bitcast %at : {pointer} -> !tt.ptr<i8>
+  tt.store %b, %b1 : !tt.ptr<i8>""")
+    proof = made.prove("0 <= n < 4", {"x": 64}, 1, ("bounds",))
+    assert [each.verdict for each in proof.accesses] == ["unknown"] * 2

@@ -1,0 +1,185 @@
+"""Specifications: what they mean, what is refused, and that nothing follows from assumptions that contradict each other."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+
+pytest.importorskip("z3")
+
+from joinery.lowering.prove.preparation import parameter_names
+from joinery.lowering.prove.specify.expressions import evaluate, holds, parse_assumption, parse_size
+
+from ...support.proving.kernels import SUBJECTS
+
+
+def kernel(name: str = "vector") -> Any:
+    return jn.kernel.from_ttir(SUBJECTS[name].text)
+
+
+def test_sizes_are_what_python_makes_of_them() -> None:
+    values = {"n": 17, "m": -5, "a.b": 3}
+    for text, expected in (
+        ("n + 2 * m - -3", 17 + 2 * -5 + 3), ("(n + m) * a.b", 36), ("m // 2 + m % 2", -2), ("cdiv(n, 4) * 2**3", 40),
+        ("min(n, max(m, 4))", 4), ("2**31 - 1", 2**31 - 1),
+    ):  # fmt: skip
+        assert evaluate(parse_size(text, "size"), values) == expected
+    truths = {"0 <= m < n": False, "m < 0 <= n and n != 3": True, "n < 0 or m == -5": True, "n % 4 == 1": True}
+    for text, truth in truths.items():
+        assert holds(parse_assumption(text), values) is truth
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("n +", "it ends too soon"), ("n n", "'n' is left over"), ("n $ 2", "'$' is no part"), ("(n", "expected ')'"),
+        ("n ** m", "powers have two numbers"), ("idx[:] + 1", "elements of arrays are for assumptions"), ("9" * 60, "too long"),
+        ("(" * 60 + "n" + ")" * 60, "nested parentheses"), ("__import__('os')", "is no part"),
+    ],
+)  # fmt: skip
+def test_what_is_no_size_is_refused_with_its_place(text: str, why: str) -> None:
+    with pytest.raises(jn.UserError, match="extent of x") as caught:
+        kernel().prove(extents={"x": text})
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"extents": {"y": "n"}}, "no array 'y'; arrays: x"),
+        ({"assume": ["n"]}, "it compares nothing"),
+        ({"assume": [3]}, "expected texts"),
+        ({"extents": [("x", "n")]}, "expected sizes by parameter"),
+        ({"grid": ("1", "1", "1", "1")}, "expected one to three sizes"),
+        ({"grid": "n // k"}, "which may be 0 or less; fix: assume 'k >= 1'"),
+        ({"assume": ["x >= 1"]}, "'x' is no integer; numbers: n"),
+        ({"assume": ["0 <= x[:] or n >= 1"]}, "elements are compared with sizes"),
+        ({"assume": ["0 <= x[:] < n"], "extents": {"x": "n"}}, "may not last: tt.store"),
+        ({"limit": 0}, "expected a number of steps"),
+    ],
+)
+def test_what_a_specification_cannot_be(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(jn.UserError) as caught:
+        kernel().prove(**arguments)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["initialised", "Bounds", "speed"])
+def test_properties_that_there_are_not_are_refused_with_those_that_there_are(name: str) -> None:
+    with pytest.raises(jn.UnsupportedError, match=r"no property .* fix: properties=\('bounds', 'races', 'overflow', '"):
+        kernel().prove(extents={"x": "n"}, properties=(name,))
+
+
+@pytest.mark.parametrize(
+    "assume", [["n >= 5", "n <= 4"], ["n * n == 2"], ["n == 2 * k", "n == 2 * k + 1"], ["n <= -1"], ["n >= 2**31"]]
+)
+def test_nothing_follows_from_assumptions_that_contradict_each_other(assume: list[str]) -> None:
+    """By themselves, with the extents, or with the range of a parameter."""
+    faulty = kernel("mask_of_too_many")
+    if assume == ["n * n == 2"]:  # as linear arithmetic with lemmas does not know
+        proof = faulty.prove(assume, {"x": "n"}, "cdiv(n, 4)")
+        assert {each.verdict for each in proof.accesses} == {"unknown"}
+        assert any("no sizes were found" in each.reason for each in proof.accesses)
+        return
+    with pytest.raises(jn.UserError, match="the assumptions contradict each other"):
+        faulty.prove(assume, {"x": "n"}, "cdiv(n, 4)")
+
+
+def test_an_access_that_never_runs_is_not_called_proven() -> None:
+    proof = kernel().prove(["n == 0"], {"x": "n"}, "4")
+    assert [each.verdict for each in proof.accesses if each.prop == "bounds"] == ["never executed"]
+
+
+def test_an_array_without_an_extent_is_unknown() -> None:
+    proof = kernel().prove(grid="cdiv(n, 4)", properties="bounds")
+    assert proof.verdict("bounds") == "unknown"
+    assert "fix: extents={'x': 'n'}" in proof.accesses[0].reason
+
+
+def test_offsets_that_wrap_are_proven_under_a_condition() -> None:
+    """Any number of programs of 4 elements: beyond 2**29 of them the index wraps, and is less than n again."""
+    proof = kernel().prove(extents={"x": "n"}, grid="grid_x")
+    assert proof.verdict("bounds") == "proven under"
+    (condition,) = {each.condition for each in proof.accesses if each.prop == "bounds"}
+    assert any("grid_x <= " in text for text in condition)
+    assert not proof.ok
+
+
+def test_parameters_of_one_name_are_told_apart() -> None:
+    """A reader drops the numbers behind names: %n_1 and %n_2 are both called n."""
+    text = """
+tt.func public @k(%x_1: !tt.ptr<i32>, %n_1: i32, %n_2: i32) {
+  %at = tt.addptr %x_1, %n_2 : !tt.ptr<i32>, i32
+  tt.store %at, %n_1 : !tt.ptr<i32>
+  tt.return
+}
+"""
+    both = jn.kernel.from_ttir(text)
+    assert both.prove(["arg1 >= 0", "arg2 >= 0"], {"x": "arg1 + 1"}, 1, "bounds").verdict("bounds") == "refuted"
+    assert both.prove(["arg2 >= 0", "arg1 == arg2"], {"x": "arg1 + 1"}, 1, "bounds").ok
+    for name in ("n", "n_1", "n_2", "x_1"):
+        with pytest.raises(jn.UserError, match=r"numbers: arg1, arg2|no integer"):
+            both.prove([f"{name} >= 0"], {"x": "4"}, 1)
+
+
+@pytest.mark.parametrize(
+    ("head", "names"),
+    [
+        ("%n: i32, %m: i32", ("x", "n", "m")), ("%a-b: i32, %a_b: i32", ("x", "arg1", "arg2")),
+        ("%n_2: i32, %n: i32", ("x", "arg1", "arg2")), ("%arg2: i32, %m: i32", ("x", "arg1", "m")),
+        ("%x.shape.0: i32, %m: i32", ("x", "arg1", "m")), ("%n.1: i32, %n_1: i32", ("x", "arg1", "n")),
+    ],
+)  # fmt: skip
+def test_a_name_is_never_that_of_another_parameter(head: str, names: tuple[str, ...]) -> None:
+    made = jn.kernel.from_ttir(f"tt.func public @k(%x: !tt.ptr<i32>, {head}) {{\n  tt.return\n}}\n")
+    assert parameter_names(made._function) == names
+
+
+def test_a_proof_is_data() -> None:
+    proof = kernel("mask_of_too_many").prove(extents={"x": "n"}, grid="cdiv(n, 4)", properties=("bounds", "races"))
+    data = json.loads(proof.as_json())
+    assert data["verdicts"] == {"bounds": "refuted", "races": "unknown"}
+    example = data["accesses"][0]["counterexample"]
+    assert example["finding"]["kind"] == "out-of-bounds"
+    assert str(proof.accesses[0].counterexample.finding.message) in str(proof)
+    assert "arrays of different parameters do not overlap" in str(proof)
+
+
+def test_verdicts_are_the_same_again_and_follow_from_the_limit() -> None:
+    first, second = (kernel("too_small_tiles").prove(extents={"x": "n"}, grid="cdiv(n, 3)") for _ in range(2))
+    assert first.as_json() == second.as_json()
+    tired = kernel().prove(extents={"x": "n"}, grid="cdiv(n, 4)", limit=1)
+    assert {each.verdict for each in tired.accesses} == {"unknown"}
+
+
+def test_a_specification_is_guessed_from_a_launch() -> None:
+    proof = kernel().prove.like(25, np.zeros(100, np.int32), 100)
+    assert str(proof.specification) == "grid: cdiv(n, 4), 1, 1\nextent of x: n\nassume: n >= 1"
+    assert proof.ok
+
+
+@pytest.mark.slow
+def test_relations_of_sizes_are_guessed_as_far_as_they_are_needed() -> None:
+    rows = kernel("tiles").prove.like((3, 2), np.zeros(90, np.float32), 9, 7, 10)
+    assert rows.specification.grid == ("cdiv(n, 4)", "cdiv(m, 4)", "1")
+    assert dict(rows.specification.extents) == {"x": "(n - 1) * s + m"}
+    assert "s >= m" in rows.specification.assume
+    assert rows.verdict("races") in ("proven", "proven under")
+
+
+def test_without_z3_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    true_import = builtins.__import__
+
+    def refusing(name: str, *args: Any, **options: Any) -> Any:
+        if name == "z3":
+            raise ImportError(name)
+        return true_import(name, *args, **options)
+
+    monkeypatch.setattr(builtins, "__import__", refusing)
+    with pytest.raises(jn.UnsupportedError, match=r"pip install 'joinery-graph\[prove\]'"):
+        kernel().prove(extents={"x": "n"})

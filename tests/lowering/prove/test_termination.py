@@ -1,0 +1,78 @@
+"""Which loops end: those that count, if their counter cannot wrap; of others nothing is said."""
+
+from __future__ import annotations
+
+import joinery as jn
+import pytest
+
+pytest.importorskip("z3")
+
+
+def verdict(body: str, assume: tuple[str, ...] = (), parameters: str = "%n: i32, %s: i32") -> tuple[str, tuple[str, ...]]:
+    numbers = "\n".join([f"  %c{n} = arith.constant {n} : i32" for n in (0, 1, 4)])
+    made = jn.kernel.from_ttir(f"tt.func public @k({parameters}) {{\n{numbers}\n{body}\n  tt.return\n}}\n")
+    proof = made.prove(assume, {}, 1, ("termination of loops",))
+    return proof.verdict("termination of loops"), proof.accesses[0].condition if proof.accesses else ()
+
+
+def loop(low: str, end: str, step: str) -> str:
+    return f"  scf.for %i = {low} to {end} step {step} : i32 {{\n  }}"
+
+
+def test_loops_that_count_end() -> None:
+    assert verdict("") == ("proven", ())
+    assert verdict(loop("%c0", "%n", "%c1"), ("n <= 1000",)) == ("proven", ())
+    assert verdict(loop("%n", "%c4", "%c4")) == ("proven", ())
+    assert verdict(loop("%c0", "%n", "%s"), ("s >= 1", "s <= 100", "n <= 2**20")) == ("proven", ())
+
+
+def test_a_counter_that_may_wrap_ends_under_a_condition() -> None:
+    """2**31 - 1 is no multiple of 4: a counter of 32 bits passes it, and is negative then."""
+    found, condition = verdict(loop("%c0", "%n", "%c4"))
+    assert found == "proven under"
+    assert [each.split(" ")[0] for each in condition] == ["n"]
+    assert verdict("  %m = arith.addi %n, %c1 : i32\n" + loop("%c0", "%m", "%c4"))[0] == "proven under"
+
+
+def test_a_counter_that_reaches_its_end_does_not_wrap() -> None:
+    """n + 1 may wrap, and the loop does not run then."""
+    assert verdict("  %m = arith.addi %n, %c1 : i32\n" + loop("%c0", "%m", "%c1")) == ("proven", ())
+
+
+def test_nothing_is_said_of_other_loops() -> None:
+    assert verdict(loop("%c0", "%n", "%s"), ("n <= 100",))[0] == "unknown"
+    assert verdict(loop("%c0", "%n", "%s"), ("n <= 100", "s <= 0"))[0] == "unknown"
+    assert verdict(loop("%c0", "%n", "%c0"), ("n <= 100",))[0] == "unknown"
+    assert verdict("""  %w = scf.while (%i = %c0) : (i32) -> (i32) {
+    %g = arith.cmpi slt, %i, %n : i32
+    scf.condition(%g) %i : i32
+  } do {
+  ^bb0(%j: i32):
+    %k = arith.addi %j, %s : i32
+    scf.yield %k : i32
+  }""")[0] == "unknown"
+    assert verdict("""  cf.br ^head(%c0 : i32)
+^head(%i: i32):
+  %j = arith.addi %i, %s : i32
+  %go = arith.cmpi slt, %j, %n : i32
+  cf.cond_br %go, ^head(%j : i32), ^end
+^end:""")[0] == "unknown"
+    assert verdict("""  %r = scf.execute_region -> i32 {
+    cf.br ^head
+  ^head:
+    cf.br ^head
+  }""")[0] == "unknown"
+
+
+def test_nothing_is_said_of_a_counter_of_one_bit() -> None:
+    assert verdict("""  %f = arith.constant false
+  %t = arith.constant true
+  scf.for %i = %f to %t step %t : i1 {
+  }""")[0] == "unknown"
+
+
+def test_an_inner_loop_is_judged_by_itself() -> None:
+    found, _ = verdict(f"""  scf.for %j = %c0 to %c4 step %c1 : i32 {{
+{loop("%c0", "%n", "%s")}
+  }}""", ("n <= 100",))
+    assert found == "unknown"
