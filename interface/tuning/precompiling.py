@@ -98,9 +98,8 @@ def precompiled(jobs: Sequence[Job], workers: int) -> list[bytes | GpuEntry | No
         if not children:
             return found
         with ThreadPoolExecutor(len(children)) as pool:
-            feeding = [pool.submit(feed, child) for child in children]
             try:
-                for each in feeding:
+                for each in [pool.submit(feed, child) for child in children]:
                     each.result()
             finally:  # after an interrupt nobody waits for code
                 for child in children:

@@ -127,6 +127,23 @@ def test_an_interrupt_ends_the_processes(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [each.poll() is not None for each in started] == [True, True]
 
 
+def test_an_interrupt_before_all_threads_are_started_ends_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    submit, submitted = precompiling.ThreadPoolExecutor.submit, []
+
+    def interrupted(self: Any, *arguments: Any) -> Any:
+        if submitted:
+            raise KeyboardInterrupt
+        submitted.append(submit(self, *arguments))
+        return submitted[0]
+
+    monkeypatch.setattr(precompiling.ThreadPoolExecutor, "submit", interrupted)
+    monkeypatch.setattr(precompiling, "_CHILD", "import time; time.sleep(60)")
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        precompiled([job(16), job(32)], 2)
+    assert time.monotonic() - begin < 40
+
+
 def test_a_gpu_runs_code_of_others_too(monkeypatch: pytest.MonkeyPatch, install: Callable[..., FakeDriver]) -> None:
     fake = install()
     lowered: list[int] = []
