@@ -18,7 +18,7 @@ from ..graph.graph import Graph
 from ..graph.ops.host import needs_host
 from ..graph.outline import with_arrays
 from ..graph.reference.budget import Budget
-from ..graph.text.parsing import from_text
+from ..graph.text.parsing import stored_graph
 from ..graph.text.printing import stored_text
 from ..lowering.artifact import CompiledGraph, TensorSpec
 from ..lowering.block_texts import BlockTexts
@@ -465,12 +465,9 @@ def _read(opened: artifact_file.Artifact, budget: Budget | None) -> tuple[Graph,
     """Return the graph of a file, and its weights in the plain layout, by name."""
     plain = {entry.name: opened.plain_weight(entry.name) for entry in opened.manifest.weights}
     try:
-        graph = from_text(opened.graph_text, plain, budget)
+        return stored_graph(opened.graph_text, plain, budget), plain
     except UserError as error:
         raise UserError(f"artifact {opened.source}: {error}") from error
-    if not graph.finished:
-        raise UserError(f"artifact {opened.source}: graph {graph.name!r} has no output; fix: save the model again")
-    return graph, plain
 
 
 def metadata_of(options: Options, target: devices.Target) -> dict[str, str]:

@@ -69,6 +69,14 @@ def from_text(text: str, arrays: Mapping[str, Array] | None = None, budget: Budg
     return reader.finish()
 
 
+def stored_graph(text: str, arrays: Mapping[str, Array], budget: Budget | None = DEFAULT) -> Graph:
+    """Return the graph of a saved model's text, as `from_text` does. Raises `UserError` for one without outputs, too."""
+    graph = from_text(text, arrays, budget)
+    if not graph.finished:
+        raise UserError(f"graph {graph.name!r} has no output; fix: save the model again")
+    return graph
+
+
 class _Line:
     """The tokens of one line."""
 

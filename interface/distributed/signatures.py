@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from ...graph.graph import Graph
 from ...graph.symbol import Symbol
-from ...graph.text.parsing import from_text
+from ...graph.text.parsing import stored_graph
 from ...lowering.artifact import TensorSpec
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
@@ -104,7 +104,7 @@ def require_reference(reference: object, what: str) -> None:
 def _signature(digest: str, location: str) -> Signature:
     artifact = artifact_file.load(location, digest=digest)
     weights = {entry.name: artifact.plain_weight(entry.name) for entry in artifact.manifest.weights}
-    graph = from_text(artifact.graph_text, weights)
+    graph = stored_graph(artifact.graph_text, weights)
     outputs = zip(graph.output_names, graph.outputs, strict=True)
     return Signature(
         graph.name, tuple([_spec(symbol.name or "", symbol) for symbol in graph.inputs]),

@@ -11,6 +11,7 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.graph.text.parsing import from_text
+from joinery.interface.distributed.signatures import signature
 from joinery.runtime.storage import artifact_file
 
 HEADER = 'graph "t" semantics "max" policy "lattice"\n  %0 = input {index = 0, name = "x"} : float32 [n, 4]\n'
@@ -66,6 +67,9 @@ def test_a_graph_without_outputs_is_refused(tmp_path: Path) -> None:
     artifact_file.save(tmp_path / "t.joinery", "t", text, [], [], {"numerics": "strict"})
     with pytest.raises(jn.UserError, match=r"t\.joinery.* graph 't' has no output; fix: save the model again"):
         jn.load(tmp_path / "t.joinery", "cpu", cache=False)
+    reference = jn.distributed.reference(tmp_path / "t.joinery")
+    with pytest.raises(jn.JoineryError, match=r"t\.joinery: graph 't' has no output; fix: save the model again"):
+        signature(reference, "batch")
 
 
 def test_the_simulator_makes_the_same_checks() -> None:
