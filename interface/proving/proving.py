@@ -246,7 +246,7 @@ def _argument(
         array = np.zeros(max(0, extents.get(name, reach if min(shape) > 0 else 0)), numpy_dtype(parameter.type.elem))
         return TensorDescriptor(array, shape=shape, strides=strides, block_shape=parameter.type.shape)
     if parameter.is_pointer:
-        pointee = parameter.type.pointee  # type: ignore[attr-defined]
+        pointee = t.pointee(parameter.type)
         dtype = np.dtype(np.uint8) if pointee == t.I1 else np.dtype(np.int64) if t.is_pointer(pointee) else numpy_dtype(pointee)
         if name in contents:
             return np.full(extents.get(name, 0), contents[name], dtype)

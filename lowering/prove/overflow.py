@@ -8,6 +8,7 @@ An operation that is on no list here counts as not modelled, whatever it returns
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
@@ -67,7 +68,7 @@ class Overflow:
     def verdicts(self) -> dict[Access, Found]:
         """Returns the verdict of every access."""
         accesses = [each for each in self._bounds.prepared.accesses if not each.is_gather]
-        return {each: self._bounds.guarded(lambda access=each: self._verdict(access)) for each in accesses}  # type: ignore[misc]
+        return {each: self._bounds.guarded(partial(self._verdict, each)) for each in accesses}
 
     def _verdict(self, access: Access) -> Found:
         if access.obstacle:

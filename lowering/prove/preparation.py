@@ -21,7 +21,7 @@ from ..tt.dialect.memory.descriptor_types import TensorDescType
 from ..tt.facts import DIVISIBILITY, parameter_attributes
 from ..tt.op_locations import OpLocations, source_line
 from ..tt.transforms.pipeline import Pipeline, copy_function
-from .evaluate.elements import has_size, pointee_size
+from .evaluate.elements import has_size
 
 PASSES = "inline,drop-claims,expand-control,expand-arithmetic,expand-maps,expand-descriptors"
 """Passes before a proof. None of them removes an access: what the text does and nobody uses is checked, too."""
@@ -72,7 +72,7 @@ class ProofParameter:
 
     @property
     def element_size(self) -> int:
-        return pointee_size(self.type)
+        return t.pointee_size(self.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ def _accesses(function: FuncOp) -> list[Access]:
             if not _is_harmless(op):
                 found.append(Access(op, line_of(op), True, True, False, (), 1, None, None, f"{op.name} is not modelled"))
             continue
-        pointee = t.elem(op.operands[0].type).pointee  # type: ignore[attr-defined]
+        pointee = t.pointee(op.operands[0].type)
         obstacle = "a pointer to a block is not modelled" if t.is_tensor(pointee) else ""
         if not obstacle and not has_size(op.operands[0].type):
             obstacle = f"the size of {pointee} in memory is not modelled"

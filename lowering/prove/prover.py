@@ -61,7 +61,7 @@ class Prover:
                 raise UserError(
                     f"prove: @{function} has no array {name!r}; arrays: {', '.join(arrays) or 'none'}"
                 )
-            pointee = self.prepared.parameters[arrays[name]].type.pointee  # type: ignore[attr-defined]
+            pointee = t.pointee(self.prepared.parameters[arrays[name]].type)
             if not t.is_integer(pointee) or t.bit_width(pointee) == 1:
                 raise UserError(f"prove: {name} holds {pointee}; assumptions about elements are for integers")
         others = {each.name for each in self.prepared.parameters} - set(numbers)

@@ -6,6 +6,8 @@ that is under a condition every other one beyond it.
 
 from __future__ import annotations
 
+from functools import partial
+
 from . import claims
 from .bounds import Bounds
 from .evaluate.values import Pointer
@@ -91,7 +93,7 @@ class Races:
             pointer = self._bounds.pointer(stray)
             if not stray.writes or not isinstance(pointer, Pointer) or pointer.base not in world.extents:
                 continue
-            found = self._bounds.guarded(lambda stray=stray: self._counterexample(stray, stray))  # type: ignore[misc]
+            found = self._bounds.guarded(partial(self._counterexample, stray, stray))
             if found.counterexample is not None:
                 self._worsen(stray, found)
 
@@ -105,7 +107,7 @@ class Races:
         """Looks at the accesses to one array."""
         for access in accesses:
             if access.writes and access.shape and not access.is_atomic:
-                self._worsen(access, self._bounds.guarded(lambda access=access: self._lanes(access)))  # type: ignore[misc]
+                self._worsen(access, self._bounds.guarded(partial(self._lanes, access)))
         writers = sum(access.writes for access in accesses)
         pairs = writers * (writers + 1) // 2 + writers * (len(accesses) - writers)
         if pairs > MAX_PAIRS:
@@ -116,7 +118,7 @@ class Races:
         for number, one in enumerate(accesses):
             for two in accesses[number:]:
                 if one.writes or two.writes:
-                    result = self._bounds.guarded(lambda one=one, two=two: self._meeting(one, two))  # type: ignore[misc]
+                    result = self._bounds.guarded(partial(self._meeting, one, two))
                     self._worsen(one, result)
                     self._worsen(two, result)
 

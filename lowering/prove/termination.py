@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from xdsl.ir import Operation, Region
 
@@ -32,7 +33,7 @@ class Termination:
         """Returns the verdict of every loop, in the order of the text."""
         found = []
         for op, reason in self._loops():
-            own = Found(UNKNOWN, reason=reason) if reason else self._bounds.guarded(lambda op=op: self._ends(op))  # type: ignore[misc]
+            own = Found(UNKNOWN, reason=reason) if reason else self._bounds.guarded(partial(self._ends, op))
             found.append(AccessVerdict(TERMINATION, line_of(op), op.name, "", own.verdict, own.level, own.reason))
         return found
 

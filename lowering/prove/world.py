@@ -234,8 +234,7 @@ class World:
         found = {}
         for name, bounds in self.specification.contents().items():
             position = self.prepared.arrays[name]
-            pointee = self.prepared.parameters[position].type.pointee  # type: ignore[attr-defined]
-            bits = t.bit_width(pointee)
+            bits = t.bit_width(t.pointee(self.prepared.parameters[position].type))
             low, high = constant(-(1 << (bits - 1))), constant((1 << bits) - 1)
             for relation, expression in bounds:
                 value = self.size(expression)

@@ -175,11 +175,21 @@ def mask_type(type_: Attribute) -> Attribute:
 def value_type(pointer_type: Attribute) -> Attribute:
     """Returns the type of what a load through `pointer_type` (a pointer or a block of pointers) reads. Raises
     `InternalError` for other types."""
-    info = _info(pointer_type)
-    if not isinstance(info.elem, PointerType):
+    found, shape = pointee(pointer_type), _info(pointer_type).shape
+    return tensor(found, shape) if shape else found  # older texts have pointers to blocks
+
+
+def pointee(pointer_type: Attribute) -> Attribute:
+    """Returns the type of what a pointer, or each of a block of pointers, points to. Raises `InternalError` for other types."""
+    element = _info(pointer_type).elem
+    if not isinstance(element, PointerType):
         raise InternalError(f"not a pointer or a block of pointers: {pointer_type}")
-    pointee = info.elem.pointee
-    return tensor(pointee, info.shape) if info.shape else pointee  # older texts have pointers to blocks
+    return element.pointee
+
+
+def pointee_size(pointer_type: Attribute) -> int:
+    """Returns the distance in bytes between neighbouring elements behind a pointer."""
+    return max(1, bit_width(pointee(pointer_type)) // 8)
 
 
 def is_tensor(type_: Attribute) -> bool:

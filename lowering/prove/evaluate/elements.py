@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
 from ...tt import types as t
 from ...tt.analysis.distances import moves_by_distance
@@ -48,15 +48,9 @@ def _shape(ssa: SSAValue) -> tuple[int, ...]:
     return t.shape_of(ssa.type)
 
 
-def pointee_size(type_: object) -> int:
-    """Returns the distance in bytes between neighbouring elements behind a pointer."""
-    pointee = t.elem(type_).pointee  # type: ignore[arg-type, attr-defined]
-    return max(1, t.bit_width(pointee) // 8)
-
-
-def has_size(type_: object) -> bool:
+def has_size(type_: Attribute) -> bool:
     """Returns whether elements behind a pointer have one size in all memory: 24 bits are 3 bytes here, and 4 there."""
-    return t.bit_width(t.elem(type_).pointee) in _WIDTHS  # type: ignore[arg-type, attr-defined]
+    return t.bit_width(t.pointee(type_)) in _WIDTHS
 
 
 # Sources
@@ -250,7 +244,7 @@ def _moved(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
         return Unknown("an offset in elements whose size in memory is not modelled")
     # An address counts modulo 2 ** 64, so an offset of so many bits may wrap.
     number = offset.value if offset.width == 64 else ev.signed(offset)
-    return Pointer(pointer.base, pointer.offset + number * pointee_size(ssa.type))
+    return Pointer(pointer.base, pointer.offset + number * t.pointee_size(ssa.type))
 
 
 def _bitcast(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
@@ -321,4 +315,4 @@ RULES: dict[str, Rule] = {
 """Rules by operation."""
 
 
-__all__ = ["RULES", "has_size", "pointee_size"]
+__all__ = ["RULES", "has_size"]

@@ -32,6 +32,11 @@ _MAX_FORMULA = 100
 """Largest condition that is written out wherever it is used; longer ones get a name."""
 
 
+def _below(end: Polynomial) -> Callable[[Polynomial], tuple[Formula, ...]]:
+    """Returns the facts of an index that is less than `end`."""
+    return lambda made: (less(made, end),)
+
+
 class Run:
     """One symbolic program of a launch: what all contexts of its terms share.
 
@@ -76,7 +81,7 @@ class Run:
         self.program = tuple(
             [terms.atom(
                 ("program", axis), f"p_{'xyz'[axis]}", 0, (1 << 31) - 2, (PROGRAM,),
-                lambda made, axis=axis: (less(made, grid[axis]),),  # type: ignore[misc]
+                _below(grid[axis]),
             ) if grid[axis].number != 1 else ZERO for axis in range(3)]
         )  # fmt: skip
 

@@ -208,40 +208,29 @@ def parse_assumption(text: str) -> Assumption:
 
 def names_in(expression: Expression | Assumption) -> Iterator[str]:
     """Yields the names of numbers in an expression."""
-    match expression:
-        case Name(name):
-            yield name
-        case Call(_, left, right) | Comparison(_, left, right):
-            yield from names_in(left)
-            yield from names_in(right)
-        case Joined(_, parts):
-            for part in parts:
-                yield from names_in(part)
+    return (each.name for each in _parts(expression) if isinstance(each, Name))
 
 
 def arrays_in(expression: Expression | Assumption) -> Iterator[str]:
     """Yields the names of arrays of whose elements an expression speaks."""
-    match expression:
-        case Elements(name):
-            yield name
-        case Call(_, left, right) | Comparison(_, left, right):
-            yield from arrays_in(left)
-            yield from arrays_in(right)
-        case Joined(_, parts):
-            for part in parts:
-                yield from arrays_in(part)
+    return (each.name for each in _parts(expression) if isinstance(each, Elements))
 
 
 def has_division(expression: Expression | Assumption) -> bool:
     """Returns whether there is a quotient or remainder in an expression."""
+    return any(isinstance(each, Call) and each.operation in ("//", "%", "cdiv") for each in _parts(expression))
+
+
+def _parts(expression: Expression | Assumption) -> Iterator[Expression | Assumption]:
+    """Yields an expression and all that it is made of, from left to right."""
+    yield expression
     match expression:
-        case Call(operation, left, right):
-            return operation in ("//", "%", "cdiv") or has_division(left) or has_division(right)
-        case Comparison(_, left, right):
-            return has_division(left) or has_division(right)
+        case Call(_, left, right) | Comparison(_, left, right):
+            yield from _parts(left)
+            yield from _parts(right)
         case Joined(_, parts):
-            return any(has_division(part) for part in parts)
-    return False
+            for part in parts:
+                yield from _parts(part)
 
 
 def evaluate(expression: Expression, values: Mapping[str, int]) -> int:

@@ -282,14 +282,8 @@ def _gather(op: Operation, memory: Memory) -> Evaluator:
 # Memory
 
 
-def pointee_size(pointer_type: Attribute) -> int:
-    """Returns the distance in bytes between neighbouring elements behind a pointer."""
-    pointee = t.elem(pointer_type).pointee  # type: ignore[attr-defined]
-    return max(1, t.bit_width(pointee) // 8)
-
-
 def _add_pointer(op: Operation, memory: Memory) -> Evaluator:
-    size = pointee_size(_result(op))
+    size = t.pointee_size(_result(op))
     if moves_by_distance(op):  # the memory that it leads to has another place here than on the host
         return lambda pointer, offset: memory.from_host(memory.to_host(pointer) + signed(offset).astype(np.int64) * size)
     return lambda pointer, offset: pointer + signed(offset).astype(np.int64) * size

@@ -19,7 +19,6 @@ from .. import types as t
 from ..analysis.combining import exchanged_axis
 from ..analysis.distances import moves_by_distance
 from ..dialect.scaled import DotScaledOp
-from ..interpret.evaluators import pointee_size
 from ..interpret.machine import Value
 from ..interpret.numerics import unsigned
 from ..limits import MAX_DISTANCE
@@ -358,7 +357,7 @@ def rule_of(op: Operation, number: int, evaluate: Function) -> Rule | None:
     if name == "tt.addptr" and moves_by_distance(op):
         return _moved_by_distance
     if moves_far(op):
-        return _moving(number, pointee_size(op.results[0].type))
+        return _moving(number, t.pointee_size(op.results[0].type))
     if name in _BLOCKS:
         return _BLOCKS[name]
     if isinstance(op, DotScaledOp):
