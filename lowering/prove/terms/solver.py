@@ -127,6 +127,7 @@ class Solver:
         solver = self._z3.SimpleSolver(ctx=self._context)  # the tactics of others look at the clock
         solver.set("random_seed", 0)
         solver.set("rlimit", self._budget.limit)
+        solver.set("ctrl_c", False)  # z3's own handler leaves SIGINT such that it interrupts no wait of this process any more
         text = "\n".join(lines)
         solver.from_string(text)
         self.asked += 1

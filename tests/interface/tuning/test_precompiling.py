@@ -125,7 +125,7 @@ def test_an_interrupt_ends_the_processes(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(KeyboardInterrupt):
         precompiled([job(16), job(32)], 2)
     timer.join()
-    assert time.monotonic() - begun[0] < 40
+    assert time.monotonic() - begun[0] < 20
     assert [each.poll() is not None for each in started] == [True, True]
 
 
@@ -143,7 +143,7 @@ def test_an_interrupt_before_all_threads_are_started_ends_the_processes(monkeypa
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         precompiled([job(16), job(32)], 2)
-    assert time.monotonic() - begin < 40
+    assert time.monotonic() - begin < 20
 
 
 def test_a_gpu_runs_code_of_others_too(monkeypatch: pytest.MonkeyPatch, install: Callable[..., FakeDriver]) -> None:
