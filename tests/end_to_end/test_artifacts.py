@@ -444,7 +444,7 @@ def test_a_model_from_memory(
     with open(path, "rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if trusted:
-        monkeypatch.setattr("joinery.interface.compiling.from_text", lambda *_: pytest.fail("the graph is not needed"))
+        monkeypatch.setattr("joinery.interface.compiling.stored_graph", lambda *_: pytest.fail("the graph is not needed"))
     model = jn.load(mapped, "cpu", trusted=trusted, digest=digest, verify=verify, cache=False)
     monkeypatch.undo()
     for got, expected in zip(model(INPUT), want, strict=True):

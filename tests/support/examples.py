@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import cache_from_source
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,6 +81,7 @@ class Copy:
             path = self.root / name
             text = path.read_text(encoding="utf-8") if path.exists() else ""
             path.write_text(applied(text, lines), encoding="utf-8")
+            _forget_bytecode(path)
 
     def restore(self, example: Example) -> None:
         for name in {name for name, _ in example.changes}:
@@ -88,6 +90,7 @@ class Copy:
                 shutil.copy(original, path)
             else:
                 path.unlink(missing_ok=True)
+            _forget_bytecode(path)
 
     def run(self, *command: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """Run Python in the copy, with the copy as `joinery`."""
@@ -103,3 +106,9 @@ class Copy:
         return subprocess.run(
             [sys.executable, *command], env=environment, cwd=folder, capture_output=True, text=True, timeout=timeout
         )
+
+
+def _forget_bytecode(path: Path) -> None:
+    """Remove what was compiled of a file: Python takes it for that of another text of the same second and length."""
+    if path.suffix == ".py":
+        Path(cache_from_source(str(path))).unlink(missing_ok=True)
