@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from harness import Contender, Measurement, format_seconds, sample
 from peers import call, limit_threads, onnx_session, versions
+from run import processor
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = ROOT / "out" / "models"
@@ -446,8 +447,8 @@ def main() -> None:
         options.output or Path(__file__).resolve().parent / "results" / f"{date:%Y-%m-%d-%H%M}-models.json"
     )
     content = {
-        "date": date.isoformat(timespec="seconds"), "threads": options.threads, "versions": versions(),
-        "overview": overview(found),
+        "date": date.isoformat(timespec="seconds"), "threads": options.threads, "processor": processor(),
+        "versions": versions(), "overview": overview(found),
         "foreign_load": load.processors(), "first_results": firsts, "cases": [each.as_dict() for each in found],
     }  # fmt: skip
     output.write_text(json.dumps(content, indent=1) + "\n")

@@ -284,10 +284,12 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(THREADS)
+    torch._dynamo.config.allow_rnn = True
     if options.first_call:
         print(first_call(options.names[0], options.first_call))
         return
     from harness import ForeignLoad, report
+    from run import processor
 
     backends = options.backends or [name for name in BACKENDS if name != "inductor" or shutil.which("g++")]
     if "inductor" not in backends and not options.backends:
@@ -310,8 +312,9 @@ def main() -> None:
     date = datetime.datetime.now(datetime.UTC)
     output = options.output or HERE / "results" / f"{date:%Y-%m-%d-%H%M}-torch-models.json"
     content = {
-        "date": date.isoformat(timespec="seconds"), "threads": THREADS, "versions": versions(), "overview": overview(found),
-        "foreign_load": load.processors(), "first_calls": calls, "cases": [each.as_dict() for each in found],
+        "date": date.isoformat(timespec="seconds"), "threads": THREADS, "processor": processor(), "versions": versions(),
+        "overview": overview(found), "foreign_load": load.processors(),
+        "first_calls": calls, "cases": [each.as_dict() for each in found],
     }  # fmt: skip
     output.write_text(json.dumps(content, indent=1) + "\n")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from .torch_models import report as models
+from .torch_models import times
 from .torch_ops import report as ops
 
 
@@ -13,7 +14,7 @@ def test_the_page_of_operators_says_what_its_record_says() -> None:
 
 
 def test_the_page_of_models_says_what_its_record_says() -> None:
-    assert models.PAGE.read_text(encoding="utf-8") == models.page(models.kept()), (
+    assert models.PAGE.read_text(encoding="utf-8") == models.page(models.kept(), times.section(times.last())), (
         "python -m tests.conformance.torch_models --page"
     )
 
@@ -60,3 +61,17 @@ def test_changes_of_models_are_seen() -> None:
     assert "| **whole** | 1 of 1 | 0 of 0 | 0 of 1 |" in text
     assert "| a | 100 % of 3 | – | 66.7 % of 3 |" in text
     assert "| a | export | aten.fft_fft.default |  |" in text
+
+
+def test_times_are_those_of_the_record() -> None:
+    ratios = {"joinery / eager": {"median": 0.256}, "joinery / inductor": {"median": 1.5}}
+    case = {"name": "a", "timings": {"joinery": {"median_s": 0.012345}}, "ratios": ratios}
+    content = {
+        "processor": {"machine": "one", "cpu family": "7"},
+        "date": "2026-11-27T01:02:03+00:00", "versions": {"torch": "2"}, "cases": [case, {**case, "name": "b"}],
+        "first_calls": {"a": {"joinery": {"cold": [1, 2, 9], "warm": [0.5]}, "inductor": {"cold": [8.04], "warm": [3]}}},
+    }  # fmt: skip
+    lines = times.section(("one.json", content))
+    assert "| a | 12.3 | 0.26 | 1.50 | 2.0 (0.5) | 8.0 (3.0) |" in lines
+    assert "| b | 12.3 | 0.26 | 1.50 |  |  |" in lines
+    assert times.section(None) == []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from .times import last, section
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORD = ROOT / "docs" / "torch_models.json"
@@ -60,8 +62,8 @@ def _cell(entry: Mapping[str, Any]) -> str:
     return f"{text}, differs" if entry.get("problem") else text
 
 
-def page(kept: Mapping[str, Any]) -> str:
-    """Return the page of a record."""
+def page(kept: Mapping[str, Any], times: Sequence[str] = ()) -> str:
+    """Return the page of a record, with the lines of its section on times."""
     models = kept["models"]
     versions = ", ".join(f"{name} {version}" for name, version in kept["versions"].items())
     lines = [NOTE, "", INTRO, "", f"Recorded with {versions}.", ""]
@@ -74,7 +76,7 @@ def page(kept: Mapping[str, Any]) -> str:
         lines.append(f"| {name} | {' | '.join(_cell(modes[mode]) for mode in MODES)} |")
     rest = [(name, mode, entry) for name, modes in sorted(models.items()) for mode, entry in modes.items()
             if is_counted(entry) and not is_whole(entry)]  # fmt: skip
-    lines += ["", "## What is not whole", ""]
+    lines += ["", *times, "## What is not whole", ""]
     if not rest:
         return "\n".join([*lines, "Nothing."]) + "\n"
     lines += ["| model | mode | PyTorch runs | |", "|---|---|---|---|"]
@@ -89,7 +91,7 @@ def page(kept: Mapping[str, Any]) -> str:
 def write(kept: Mapping[str, Any]) -> None:
     """Keep a record, and write its page."""
     RECORD.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    PAGE.write_text(page(kept), encoding="utf-8")
+    PAGE.write_text(page(kept, section(last())), encoding="utf-8")
 
 
 def kept() -> dict[str, Any]:
