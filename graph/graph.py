@@ -20,7 +20,7 @@ from . import constants
 from .checks import Check, Checks, ShapeError
 from .construction.ending import closed, foreign, output_names
 from .construction.misuse import NeverCurrent, input_types
-from .construction.nesting import Nesting, innermost, knowing
+from .construction.nesting import Nesting, innermost, region_for
 from .construction.recording import OWNERS, Journal, recorded
 from .dims.dim import Dim, Extent
 from .errors import completed, compose, describe
@@ -270,9 +270,9 @@ class Graph(Nesting, NeverCurrent):
         for operand in operands:
             if type(operand) is Symbol and operand.graph is not self and operand.graph.is_inside(self):
                 return operand.graph.apply(op, operands, attrs, dtype)
-        if self.open is not None and (region := knowing(self, attrs)) is not None:
-            return region.apply(op, operands, attrs, dtype)  # type: ignore[no-any-return]
         row = op if isinstance(op, OpDef) else op_named(op)
+        if self.open is not None and (region := region_for(self, row.kind, operands, attrs)) is not None:
+            return region.apply(op, operands, attrs, dtype)  # type: ignore[no-any-return]
         of_parts: Symbol | None = by_parts(self, row, operands, attrs, dtype)
         if of_parts is not None:
             return of_parts
@@ -297,6 +297,7 @@ class Graph(Nesting, NeverCurrent):
         This is for functions of several ops, which messages and the ledger call `op`.
         """
         graph = innermost(self, operands)
+        graph = region_for(graph, op_named(like).kind, operands) or graph
         return tuple(graph._operands(op_named(like), operands, None, op)[1])
 
     def _operands(

@@ -33,13 +33,16 @@ class Region(Graph):
         captured: the symbols of the parent that the last inputs stand for, in order.
         on_host: whether the host calls it, so that it may have operations of the host, and sizes of its own.
         trips: the most iterations of a loop whose body this is, which its first input counts; None if no size says that.
+        is_arm: whether it is what a branch may choose: what is computed while it is built belongs to it.
     """
 
     trips: Extent | None = None
 
-    def __init__(self, parent: Graph, name: str, inputs: Iterable[TensorType] = (), on_host: bool = False) -> None:
+    def __init__(
+        self, parent: Graph, name: str, inputs: Iterable[TensorType] = (), on_host: bool = False, is_arm: bool = False
+    ) -> None:
         """Make a region that has the rules of its parent, and knows its dims and checks."""
-        self.parent, self.on_host = parent, on_host
+        self.parent, self.on_host, self.is_arm = parent, on_host, is_arm
         self._captures: dict[int, tuple[Symbol, Symbol]] = {}
         actions = {str(loss): str(action) for loss, action in parent.on_loss.items()}
         super().__init__(f"{parent.name} {name}", (), parent.rules, parent.policy, actions)
@@ -121,6 +124,15 @@ class Region(Graph):
         except InternalError:
             self.standing = inherited
             super().output(*symbols, names=names, name=name)
+
+    def learn_checks(self) -> None:
+        """Take over the checks that the graphs around got since this region was begun."""
+        if isinstance(self.parent, Region):
+            self.parent.learn_checks()
+        new = tuple([check for check in self.parent.shape_checks.entries if check not in self._given])
+        self._given, self.standing = (*self._given, *new), (*self.standing, *new)
+        for check in new:
+            self.shape_checks.add(*check)
 
     @contextmanager
     def building(self) -> Iterator[None]:

@@ -269,11 +269,22 @@ class GpuCarried:
 
 @dataclass(frozen=True, slots=True)
 class GpuSlice:
-    """A row of the array `whole` that each iteration reads or writes; the variable `row` has its address."""
+    """A row of the array `whole` that each iteration reads or writes; the variable `row` has its address.
+
+    positions, count: as in `control.steps.Slice`. bits: of a position.
+    """
 
     whole: Location
     row: int
     nbytes: int | str
+    positions: Location | None = None
+    count: int | str = 1
+    bits: int = 64
+
+
+def clamped_positions(positions: Sequence[int], count: int) -> list[int]:
+    """Return which of `count` rows positions mean: those below 0 count from the end, those out of range are clamped."""
+    return [min(max(position + count if position < 0 else position, 0), count - 1) for position in positions]
 
 
 @dataclass(frozen=True, slots=True)

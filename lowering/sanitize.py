@@ -17,8 +17,8 @@ from ..promotion.arrays import Array
 from ..promotion.dataclass import dataclass
 from ..promotion.dtype import DType
 from ..promotion.errors import InternalError
-from .artifact import GPU_ALIGNMENT
-from .control.steps import Branch, Launches, Loop, Step
+from .artifact import GPU_ALIGNMENT, clamped_positions
+from .control.steps import Branch, Launches, Loop, Slice, Step
 from .nest import Buffer
 from .program import Launch
 from .stages import Tiled
@@ -157,7 +157,7 @@ class _Run:
                 break
             at = length - 1 - count if loop.reverse else count
             for each in loop.slices:
-                memory.point_at_row(each.row, each.whole, at)
+                memory.point_at_row(each.row, each.whole, memory.position(each, at))
             self.steps(loop.body)
             for carried in loop.carried:
                 if carried.following is not None and carried.spare is not None:
@@ -242,6 +242,12 @@ class _Memory:
     def point(self, variable: Buffer, array: Array) -> None:
         """Lets a variable stand for an array."""
         self._arrays[variable.kind, variable.index] = array
+
+    def position(self, each: Slice, iteration: int) -> int:
+        """Returns which row an iteration reads."""
+        if each.positions is None:
+            return iteration
+        return clamped_positions([int(self.array(each.positions)[iteration])], evaluate_dim(each.count, self._dims))[0]
 
     def point_at_row(self, variable: Buffer, whole: Buffer, row: int) -> None:
         """Lets a variable stand for a row of an array, where it lies."""

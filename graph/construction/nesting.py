@@ -41,17 +41,41 @@ def innermost(graph: GraphT, operands: Iterable[object]) -> GraphT:
     return found  # type: ignore[no-any-return]
 
 
-def knowing(graph: Any, attrs: Mapping[str, object] | None) -> Any:
-    """Return the innermost region that is being built in a graph, and that alone knows a size among the attributes; else None.
+def region_for(
+    graph: Any, kind: str, operands: Iterable[object], attrs: Mapping[str, object] | None = None
+) -> Any:
+    """Return the region that is being built in a graph to which an operation of its symbols belongs; None: the graph.
 
-    What it makes of symbols around it stands there: nothing outside knows the size.
+    kind: of the operation. It is the innermost region that alone knows a size among the attributes, which nothing outside
+    knows; else the innermost arm of a branch, so that only what is chosen is computed.
     """
+    if graph.open is None:
+        return None
+    region = _knowing(graph, attrs) or _open_arm(graph, kind, operands)
+    if region is not None:
+        region.learn_checks()
+    return region
+
+
+def _knowing(graph: Any, attrs: Mapping[str, object] | None) -> Any:
     values = [entry for value in (attrs or {}).values() for entry in (value if isinstance(value, tuple) else (value,))]
     names = {name for value in values if isinstance(value, Dim) for name in value.symbols()}
     found, region = None, graph.open if names else None
     while region is not None:
         found, region = region if names & region.own_dims else found, region.open
     return found
+
+
+def _open_arm(graph: Any, kind: str, operands: Iterable[object]) -> Any:
+    """Return the innermost arm; None, too, where it cannot have the operation: operations of the host, and sizes that came
+    after the arm was begun."""
+    found, region = None, graph.open
+    while region is not None:
+        found, region = region if region.is_arm else found, region.open
+    if found is None or kind == "host":
+        return None
+    sizes = [extent for operand in operands for extent in getattr(operand, "shape", ()) if isinstance(extent, Dim)]
+    return found if all(size.symbols() <= found.outer_dims for size in sizes) else None
 
 
 def under_construction(graph: GraphT) -> GraphT:

@@ -38,6 +38,7 @@ def _read_by_steps(steps: Sequence[Step]) -> Iterator[Buffer]:
                 yield from [buffer for buffer in (step.limit, step.asked) if buffer is not None]
                 yield from [carried.begin for carried in step.carried]
                 yield from [each.whole for each in step.slices]
+                yield from [each.positions for each in step.slices if each.positions is not None]
             case Branch():
                 yield step.condition
 
@@ -69,7 +70,9 @@ def _carried(carried: Carried) -> GpuCarried:
 
 
 def _slice(each: Slice) -> GpuSlice:
-    return GpuSlice(_location(each.whole), each.row.index, size_text(each.nbytes))
+    positions = None if each.positions is None else _location(each.positions)
+    bits = 64 if each.positions is None else each.positions.dtype.bits
+    return GpuSlice(_location(each.whole), each.row.index, size_text(each.nbytes), positions, size_text(each.count), bits)
 
 
 # -- addresses that change ---------------------------------------------------------------------------------------------

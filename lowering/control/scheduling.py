@@ -17,7 +17,7 @@ from ..nest import Buffer, BufferKind, Extent, Nest
 from ..schedule.extents import product
 from ..schedule.memory import Lifetime, MemoryPlan, plan_memory
 from ..schedule.plan import Plan, schedule
-from .blocks import Block, Control, Straight
+from .blocks import Block, Control, Straight, sequences_of
 from .steps import Branch, Carried, Launches, Loop, Slice, Step, inner_steps
 
 Values = Mapping[int, Buffer]
@@ -112,10 +112,7 @@ class _Scheduler:
         carried = []
         for position, begin in enumerate(operands[limited : limited + count]):
             carried.append(self._carried(begin, values[begin.id], position in body.unchanged))
-        rows: list[Slice] = []
-        first = limited + count
-        for sequence in operands[first : first + attrs["sequences"]]:
-            rows.append(self._slice(values[sequence.id], sequence.dtype, sequence.shape[1:]))
+        rows = [self._row(part, operands[position], values) for position in sequences_of(loop)]
         index = self.temporary(int64, ())
         results = {each.attrs["index"]: each for each in part.results}
         stacked: list[Slice] = []
@@ -146,6 +143,22 @@ class _Scheduler:
             return Carried(begin, now)
         memory = self.temporary(dtype, shape), self.temporary(dtype, shape)
         return Carried(begin, now, self.variable(dtype, shape), self.variable(dtype, shape), memory)
+
+    def _row(self, part: Control, sequence: Symbol, values: Values) -> Slice:
+        """Return what each iteration reads of a sequence; one that is in no memory is rows of a tensor that is."""
+        whole, positions = sequence, None
+        if sequence.id not in values and sequence.id not in part.constants:
+            whole, positions = sequence.inputs
+        constant = part.constants.get(whole.id)
+        source = values[whole.id] if constant is None else self._constant(constant)
+        found = self._slice(source, sequence.dtype, sequence.shape[1:])
+        return found if positions is None else replace(found, positions=values[positions.id], count=whole.shape[0])
+
+    def _constant(self, symbol: Symbol) -> Buffer:
+        number = self.numbers[id(symbol.attrs["value"])]
+        if number not in self.constants:
+            self.constants[number] = Buffer("constant", len(self.constants), symbol.dtype, symbol.shape, number)
+        return self.constants[number]
 
     def _slice(self, whole: Buffer, dtype: DType, shape: tuple[Extent, ...]) -> Slice:
         return Slice(whole, self.variable(dtype, shape), product(shape) * dtype.itemsize)
@@ -253,7 +266,8 @@ class _Lifetimes:
                     self.behind[written.index] = carried.memory
         for each in loop.slices:
             self.behind[each.row.index] = (each.whole,)
-        single = [buffer for buffer in (loop.limit, loop.asked) if buffer is not None]
+        read = (loop.limit, loop.asked, *[each.positions for each in loop.slices])
+        single = [buffer for buffer in read if buffer is not None]
         own = [loop.index, *single, *[each.now for each in loop.carried], *[each.whole for each in loop.slices]]
         for buffer in own:
             self.use(buffer)

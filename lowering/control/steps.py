@@ -6,6 +6,8 @@ variable points to (docs/design/019-control-flow.md).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from ...promotion.dataclass import dataclass
@@ -41,11 +43,21 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A row of a tensor that each iteration reads or writes where it lies. row: a variable. nbytes: of one row."""
+    """A row of a tensor that each iteration reads or writes where it lies.
+
+    Attributes:
+        row: a variable.
+        nbytes: of one row.
+        positions: which row each iteration reads, int32 or int64; None: row i in iteration i. Positions below 0 count from the
+            end, and those out of range are clamped, as `gather` does it.
+        count: how many rows there are, 1 or more; with positions alone.
+    """
 
     whole: Buffer
     row: Buffer
     nbytes: Extent
+    positions: Buffer | None = None
+    count: Extent = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +114,24 @@ def inner_steps(step: Step) -> tuple[tuple[Step, ...], ...]:
         case Branch():
             return step.then, step.otherwise
     return ()
+
+
+def with_constants(steps: Sequence[Step], moved: Callable[[Buffer], Buffer]) -> tuple[Step, ...]:
+    """Return steps that read rows of other constants."""
+
+    def constant(each: Slice) -> Slice:
+        return replace(each, whole=moved(each.whole)) if each.whole.kind == "constant" else each
+
+    found: list[Step] = []
+    for step in steps:
+        match step:
+            case Loop():
+                body, condition = with_constants(step.body, moved), with_constants(step.condition, moved)
+                step = replace(step, body=body, condition=condition, slices=tuple([constant(each) for each in step.slices]))
+            case Branch():
+                step = replace(step, then=with_constants(step.then, moved), otherwise=with_constants(step.otherwise, moved))
+        found.append(step)
+    return tuple(found)
 
 
 def steps_text(steps: tuple[Step, ...], indent: str = "  ") -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import bool_, int64
 from ..choices.kernel_schedules import kernel_names
+from ..control.steps import with_constants
 from ..nest import Affine, Axis, Buffer, Nest, Store, Value
 from ..schedule.plan import Plan, with_nests
 from ..tile.structure import contracted_extent, products
@@ -187,7 +188,8 @@ def store_in_panels(
                 value = replace(value, attrs={**value.attrs, "buffer": with_layout(value.attrs["buffer"], "plain")})
             body.append(value)
         nests.append(replace(nest, body=tuple(body)))
-    packed = replace(plan, nests=tuple(nests), constants=tuple(constants))
+    steps = with_constants(plan.steps, lambda buffer: with_layout(buffer, "plain"))
+    packed = replace(plan, nests=tuple(nests), constants=tuple(constants), steps=steps)
     return packed, tuple(layouts), tuple(_reads_panels(nest, layouts) for nest in nests), names
 
 

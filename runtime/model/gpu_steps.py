@@ -11,7 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ...graph.dims.binding import extent_at
-from ...lowering.artifact import GpuBranch, GpuLoop, GpuProgram, GpuSection, GpuStep, Location, TensorMap
+from ...lowering.artifact import (
+    GpuBranch,
+    GpuLoop,
+    GpuProgram,
+    GpuSection,
+    GpuSlice,
+    GpuStep,
+    Location,
+    TensorMap,
+    clamped_positions,
+)
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..gpu import GpuDevice, LoadedKernel, Recording
@@ -155,7 +165,10 @@ class GpuStepRunner:
         limits = [] if length < 0 else [length]
         if loop.limit is not None:
             limits.append(int(self._value(loop.limit, np.int64)))
-        rows = [(each.row, self._address(each.whole), extent_at(each.nbytes, self._dims)) for each in loop.slices]
+        rows = [
+            (each.row, self._address(each.whole), extent_at(each.nbytes, self._dims), self._positions(each, length))
+            for each in loop.slices
+        ]
         count = 0
         while all(count < limit for limit in limits):
             self._set(loop.index, count)
@@ -163,8 +176,8 @@ class GpuStepRunner:
             if loop.asked is not None and not self._value(loop.asked, np.bool_):
                 break
             at = length - 1 - count if loop.reverse else count
-            for row, whole, nbytes in rows:
-                variables[row] = whole + at * nbytes
+            for row, whole, nbytes, positions in rows:
+                variables[row] = whole + (at if positions is None else positions[at]) * nbytes
             self._run(loop.body)
             for carried in loop.carried:
                 if carried.following >= 0:
@@ -173,6 +186,15 @@ class GpuStepRunner:
                     variables[carried.spare] = written
             count += 1
         self._set(loop.count, count)
+
+    def _positions(self, each: GpuSlice, length: int) -> list[int] | None:
+        """Read which rows a loop reads, when all that computes it is done."""
+        if each.positions is None:
+            return None
+        found = np.empty(max(length, 0), np.int32 if each.bits == 32 else np.int64)
+        if found.size:
+            self._there.device.read(self._address(each.positions), found)
+        return clamped_positions(found.tolist(), extent_at(each.count, self._dims))
 
     def _address(self, location: Location) -> int:
         kind, index = location

@@ -25,10 +25,16 @@ def step_fields(step: GpuStep) -> Json:
         [list(each.begin), each.now, each.following, each.spare, [list(memory) for memory in each.memory]]
         for each in step.carried
     ]
-    slices: Json = [[list(each.whole), each.row, each.nbytes] for each in step.slices]
+    slices: Json = [_slice_fields(each) for each in step.slices]
     body, condition = ([step_fields(each) for each in steps] for steps in (step.body, step.condition))
     optional = [_optional(each) for each in (step.limit, step.asked, step.index, step.count)]
     return ["loop", body, carried, slices, step.length, condition, *optional, step.reverse]
+
+
+def _slice_fields(each: GpuSlice) -> Json:
+    if each.positions is None:
+        return [list(each.whole), each.row, each.nbytes]
+    return [list(each.whole), each.row, each.nbytes, list(each.positions), each.count, each.bits]
 
 
 def _optional(location: Location | None) -> Json:
@@ -69,7 +75,13 @@ def _carried(value: object) -> GpuCarried:
 
 
 def _slice(value: object) -> GpuSlice:
-    return GpuSlice(*row(value, location, non_negative, size))
+    plain = (location, non_negative, size)
+    if not isinstance(value, list) or len(value) == len(plain):
+        return GpuSlice(*row(value, *plain))
+    found = GpuSlice(*row(value, *plain, location, size, non_negative))
+    if found.bits not in (32, 64):
+        raise ValueError(f"positions of {found.bits} bits")
+    return found
 
 
 def _length(value: object) -> int | str:
@@ -120,7 +132,8 @@ def check_steps(found: Iterable[GpuStep], launches: int, counts: Mapping[str, in
             case GpuBranch():
                 locations, inner = [step.condition, step.number], [step.then, step.otherwise]
             case GpuLoop():
-                locations = [step.limit, step.asked, step.index, step.count, *[each.whole for each in step.slices]]
+                locations = [step.limit, step.asked, step.index, step.count]
+                locations += [one for each in step.slices for one in (each.whole, each.positions)]
                 locations += [one for each in step.carried for one in (each.begin, *each.memory)]
                 variables = [number for each in step.carried for number in (each.now, each.following, each.spare)]
                 variables += [each.row for each in step.slices]

@@ -399,3 +399,57 @@ def test_random_programs(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(100, 400))
 def test_many_random_programs(seed: int) -> None:
     run_program(seed)
+
+
+# -- where operations stand --------------------------------------------------------------------------------------------
+
+
+def test_an_arm_has_what_is_computed_in_it() -> None:
+    """Also where its operands are those of the graph around: what is not chosen is not computed."""
+    g = graph((jn.bool, ()), (F32, ("n", 4)), (F32, (4, 4)))
+    flag, x, w = g.inputs
+    outside = x * 2
+    result = jn.cond(flag, lambda: jn.tanh(jn.matmul(outside, w)) + x, lambda: jn.sin(x))
+    g.output(result)
+    assert [symbol.op.name for symbol in g.symbols if symbol.op.name in ("matmul", "tanh", "sin", "mul")] == ["mul"]
+    given, weights = floats(3, 4), floats(4, 4)
+    agree(g, [np.bool_(True), given, weights], [np.tanh(given * 2 @ weights) + given])
+    agree(g, [np.bool_(False), given, weights], [np.sin(given)])
+
+
+def test_loops_inside_arms_compute_what_does_not_change_once_and_in_the_arm() -> None:
+    g = graph((jn.bool, ()), (F32, (3,)))
+    flag, x = g.inputs
+
+    def repeated() -> Any:
+        return jn.fori_loop(0, 3, lambda i, c: c + jn.exp(x), x)
+
+    g.output(jn.cond(flag, repeated, lambda: x))
+    (branch,) = [symbol for symbol in g.symbols if symbol.op.name == "branch"]
+    arm = branch.attrs["regions"][0]
+    (loop,) = [symbol for symbol in arm.symbols if symbol.op.name == "loop"]
+    assert [symbol.op.name for symbol in arm.symbols if symbol.op.name == "exp"] == ["exp"]
+    assert all(symbol.op.name != "exp" for symbol in (*g.symbols, *loop.attrs["regions"][0].symbols))
+    given = floats(3)
+    agree(g, [np.bool_(True), given], [given + 3 * np.exp(given)])
+    agree(g, [np.bool_(False), given], [given])
+
+
+def test_sizes_that_an_arm_finds_equal_are_checked() -> None:
+    g = graph((jn.bool, ()), (F32, ("n",)), (F32, ("m",)))
+    flag, x, y = g.inputs
+    g.output(jn.cond(flag, lambda: jn.rebind(y, ("n",)) + x, lambda: x))
+    given = floats(3)
+    agree(g, [np.bool_(True), given, given], [given + given])
+    with pytest.raises(jn.UserError, match="m"):
+        jn.compile(g, "cpu")(np.bool_(True), given, floats(4))
+
+
+def test_operations_of_the_host_stay_outside_of_arms() -> None:
+    g = graph((jn.bool, ()), (F32, ("n",)))
+    flag, x = g.inputs
+    count = jn.nonzero(x)
+    g.output(jn.cond(flag, lambda: jn.sum(jn.gather(x, jn.nonzero(x)[0])), lambda: jn.sum(x) * 0), count)
+    given = np.array([1, 0, 2], np.float32)
+    assert jn.compile(g, "cpu")(np.bool_(True), given)[0] == 3
+    assert jn.compile(g, "cpu")(np.bool_(False), given)[0] == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .torch_architectures import DECODER, IMAGE, PAIR, SIZES, Architecture
+from .torch_architectures import DECODER, IMAGE, PAIR, SIZES, Architecture, Config
 
 _PAIR = {**PAIR, "encoder_layers": 1, "decoder_layers": 1, "max_position_embeddings": 40}
 _VISION = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48, "image_size": 32,
@@ -10,6 +10,7 @@ _VISION = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, 
 _SPEECH = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
            "conv_dim": (16, 16), "conv_stride": (5, 2), "conv_kernel": (10, 3), "num_feat_extract_layers": 2,
            "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4, "mask_time_prob": 0.0}  # fmt: skip
+_GEMMA = {**DECODER, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 4}
 
 FURTHER_ARCHITECTURES: dict[str, Architecture] = {
     "big_bird": Architecture("BigBirdModel", "BigBirdConfig", {**SIZES, "max_position_embeddings": 64, "attention_type":
@@ -75,4 +76,22 @@ FURTHER_ARCHITECTURES: dict[str, Architecture] = {
     "squeezebert": Architecture("SqueezeBertModel", "SqueezeBertConfig", {**SIZES, "embedding_size": 32}),
     "swiftformer": Architecture("SwiftFormerModel", "SwiftFormerConfig", {"image_size": 32, "depths": [1, 1], "embed_dims":
         [8, 16], "mlp_ratio": 2, "down_patch_size": 3, "down_stride": 2, "down_pad": 1, "drop_path_rate": 0.0}, IMAGE),
+    "swin2sr": Architecture("Swin2SRForImageSuperResolution", "Swin2SRConfig", {"image_size": 16, "patch_size": 1, "embed_dim":
+        12, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4, "upscale": 2}, ("f1x3x16x16",),
+        names=("pixel_values",), results=("reconstruction",)),
+    "t5gemma": Architecture("T5GemmaModel", "T5GemmaConfig", {"encoder": _GEMMA, "decoder": {**_GEMMA, "is_decoder": True},
+        "vocab_size": 50}, ("2x9", "2x7"), True),
+    "textnet": Architecture("TextNetModel", "TextNetConfig", {"stem_num_channels": 3, "stem_out_channels": 8,
+        "hidden_sizes": [8, 8, 16, 16, 16], "conv_layer_kernel_sizes": [[[3, 3]], [[3, 1]], [[1, 3]], [[3, 3]]],
+        "conv_layer_strides": [[1], [2], [2], [2]]}, IMAGE),
+    "timesformer": Architecture("TimesformerModel", "TimesformerConfig", {"image_size": 16, "patch_size": 8, "num_frames": 2,
+        "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}, ("f1x2x3x16x16",)),
+    "univnet": Architecture("UnivNetModel", "UnivNetConfig", {"model_in_channels": 4, "model_hidden_channels": 8,
+        "num_mel_bins": 8, "kernel_predictor_hidden_channels": 4, "kernel_predictor_num_blocks": 1, "resblock_kernel_sizes":
+        [3], "resblock_stride_sizes": [4], "resblock_dilation_sizes": [[1, 3]]}, ("f1x12x8", "f1x12x4"),
+        names=("input_features", "noise_sequence"), results=("waveforms",)),
+    "upernet": Architecture("UperNetForSemanticSegmentation", "UperNetConfig", {"hidden_size": 8, "pool_scales": [1, 2],
+        "num_labels": 4, "use_auxiliary_head": False, "backbone_config": Config("ResNetConfig", {"embedding_size": 8,
+        "hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "layer_type": "basic", "out_features": ["stage1", "stage2",
+        "stage3", "stage4"]})}, ("f1x3x64x64",), names=("pixel_values",), results=("logits",)),
 }  # fmt: skip

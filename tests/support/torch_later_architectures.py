@@ -89,7 +89,7 @@ LATER_ARCHITECTURES: dict[str, Architecture] = {
         **_VISION, "image_size": [32, 32], "num_detection_tokens": 5}, IMAGE, **_BOXES),
     "detr": Architecture("DetrForObjectDetection", "DetrConfig", {**_DETECTOR, **_alone("stage2")}, ("f2x3x64x64",), **_BOXES),
     "deformable_detr": Architecture("DeformableDetrForObjectDetection", "DeformableDetrConfig", {
-        **_DETECTOR, **_alone("stage1", "stage2"), "num_feature_levels": 2}, ("f1x3x64x64",), **_BOXES),
+        **_DETECTOR, "decoder_layers": 2, **_alone("stage1", "stage2"), "num_feature_levels": 2}, ("f1x3x64x64",), **_BOXES),
     # -- sound, series, actions --
     "hubert": Architecture("HubertModel", "HubertConfig", {
         "vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48,

@@ -7,6 +7,7 @@ from ...construction import primitives
 from ...functions import reductions
 from ...functions.building import apply
 from ...functions.linalg import matmul
+from ...functions.networks.groups import grouped_matmul, grouped_outer
 from ...symbol import Symbol
 from ..node import Node, Number
 from ..registry import handles
@@ -70,3 +71,39 @@ def linear(node: Node, x: Symbol, weight: Symbol, bias: Symbol | None = None) ->
     """Compute x @ weightᵀ + bias."""
     matrix = apply("permute", weight, axes=(1, 0)) if len(weight.shape) == 2 else weight
     return matmul(x, matrix).cast(node.dtype) if bias is None else _added(node, bias, x, matrix, 1, 1)
+
+
+@handles("_grouped_mm.default")
+def grouped(
+    node: Node, x: Symbol, y: Symbol, offs: Symbol | None = None, bias: Symbol | None = None, out_dtype: DType | None = None
+) -> Symbol:
+    """Multiply groups of rows, of columns, or of what is summed over; without `offs`, matrices in pairs."""
+    if bias is not None:
+        node.unsupported("a bias", "add it")
+    axes = len(x.shape), len(y.shape)
+    if offs is None:
+        found = matmul(x, y)
+    elif axes == (2, 3):
+        found = grouped_matmul(x, y, offs)
+    elif axes == (2, 2):
+        found = grouped_outer(x.transpose(), y, offs)
+    elif axes == (3, 2):
+        found = grouped_matmul(y.transpose(), x.transpose(1, 2), offs).transpose()
+    else:
+        node.unsupported(f"groups of operands with {axes[0]} and {axes[1]} axes", "2 or 3 axes, of which one has 2")
+    return found.cast(node.dtype)
+
+
+@handles("grouped_mm_fallback.default", namespace="transformers")
+def grouped_fallback(node: Node, input: Symbol, weight: Symbol, offs: Symbol) -> Symbol:  # noqa: A002  the operator's name
+    """Multiply groups of rows, in an operator of its own, which transformers has for what PyTorch does not compile."""
+    return grouped_matmul(input, weight, offs).cast(node.dtype)
+
+
+@handles("grouped_mm_fallback_backward.default", namespace="transformers")
+def grouped_fallback_gradients(
+    node: Node, input: Symbol, weight: Symbol, offs: Symbol, grad_output: Symbol  # noqa: A002  the operator's name
+) -> tuple[Symbol, Symbol]:  # fmt: skip
+    """Return the gradients of rows and of matrices."""
+    rows = grouped_matmul(grad_output, weight.transpose(1, 2), offs)
+    return rows.cast(input.dtype), grouped_outer(input, grad_output, offs).cast(weight.dtype)

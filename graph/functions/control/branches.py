@@ -53,7 +53,7 @@ def cond(
             op, f"pred is {flag.dtype} {shape_text(flag.shape)}", (flag,), "a bool scalar",
             "joinery.where for a choice per element" if flag.shape else "compare it: value != 0",
         )  # fmt: skip
-    regions = Region(graph, f"{op} true_fun"), Region(graph, f"{op} false_fun")
+    regions = Region(graph, f"{op} true_fun", is_arm=True), Region(graph, f"{op} false_fun", is_arm=True)
     returned = []
     for region, function in zip(regions, (true_fun, false_fun), strict=True):
         with region.building():
@@ -71,7 +71,10 @@ def cond(
         if yes.dtype is not no.dtype:
             raise mistake(op, f"{name} is {yes.dtype} from true_fun and {no.dtype} from false_fun", (yes, no), "equal dtypes",
                           f"cast one of them, .cast({yes.dtype})")  # fmt: skip
-        same = [graph.shape_checks.decide(*pair) for pair in zip(yes.shape, no.shape, strict=False)]
+        same = [
+            any(region.shape_checks.decide(*pair) for region in (graph, *regions))
+            for pair in zip(yes.shape, no.shape, strict=False)
+        ]
         if len(yes.shape) != len(no.shape) or not all(same):
             raise mistake(
                 op, f"{name} has shape {shape_text(yes.shape)} from true_fun and {shape_text(no.shape)} from false_fun",

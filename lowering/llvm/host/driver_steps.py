@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...control.steps import Branch, Launches, Loop, Step, inner_steps
+from ...control.steps import Branch, Launches, Loop, Slice, Step, inner_steps
 from ...nest import Buffer
 from ..ir import Function
 from ..module import Module
@@ -50,7 +50,8 @@ def _fixed_buffers(step: Step) -> list[Buffer]:
     """Return the buffers that the code of a loop or branch itself looks at, without variables."""
     found: list[Buffer | None] = []
     if isinstance(step, Loop):
-        found = [step.limit, step.asked, step.index, step.count, *[each.whole for each in step.slices]]
+        found = [step.limit, step.asked, step.index, step.count]
+        found += [buffer for each in step.slices for buffer in (each.whole, each.positions)]
         found += [buffer for each in step.carried for buffer in (each.begin, *each.memory)]
     elif isinstance(step, Branch):
         found = [step.condition, step.number]
@@ -68,7 +69,7 @@ def _emit_loop(code: DriverCode, loop: Loop, functions: Sequence[str], stopped: 
     limits = [] if loop.is_unbounded else [code.extent(loop.length)]
     if loop.limit is not None:
         limits.append(f.load("i64", code.address(loop.limit), 8))
-    rows = [(code.address(each.whole), code.extent(each.nbytes), code.slot(each.row.index)) for each in loop.slices]
+    rows = [_Rows(code, each) for each in loop.slices]
     last = f.sub(code.extent(loop.length), i64(1)) if loop.reverse else None
     index = code.address(loop.index)
     counter = f.alloca("i64", 1, 8)
@@ -88,8 +89,8 @@ def _emit_loop(code: DriverCode, loop: Loop, functions: Sequence[str], stopped: 
         _call(code, condition, stopped)
         _go_on(f, _truth(f, code.address(loop.asked)), done)
     at = count if last is None else f.sub(last, count)
-    for whole, nbytes, slot in rows:
-        f.store(f.gep(whole, f.mul(at, nbytes)), slot, 8)
+    for row in rows:
+        row.point(f, at)
     _call(code, body, stopped)
     _emit_look(f, last_look, interval, until_look, stopped)
     for each in loop.carried:
@@ -103,6 +104,28 @@ def _emit_loop(code: DriverCode, loop: Loop, functions: Sequence[str], stopped: 
     f.start(done)
     if loop.count is not None:
         f.store(f.load("i64", counter, 8), code.address(loop.count), 8)
+
+
+class _Rows:
+    """The code that points a variable to a row of a tensor: its values are computed before the loop."""
+
+    def __init__(self, code: DriverCode, row: Slice) -> None:
+        self.whole, self.nbytes, self.slot = code.address(row.whole), code.extent(row.nbytes), code.slot(row.row.index)
+        self.positions = None if row.positions is None else code.address(row.positions)
+        self.dtype = "i64" if row.positions is None else f"i{row.positions.dtype.bits}"
+        self.count = code.extent(row.count)
+
+    def point(self, f: Function, at: V) -> None:
+        """Point to the row of an iteration."""
+        if self.positions is not None:
+            nbytes = 8 if self.dtype == "i64" else 4
+            at = f.load(self.dtype, f.gep(self.positions, f.mul(at, i64(nbytes))), nbytes)
+            at = at if nbytes == 8 else f.cast("sext", at, "i64")
+            at = f.select(f.icmp("slt", at, i64(0)), f.add(at, self.count), at)
+            at = f.select(f.icmp("slt", at, i64(0)), i64(0), at)
+            last = f.sub(self.count, i64(1))
+            at = f.select(f.icmp("slt", at, last), at, last)
+        f.store(f.gep(self.whole, f.mul(at, self.nbytes)), self.slot, 8)
 
 
 def _emit_look(f: Function, last_look: V, interval: V, until_look: V, stopped: str) -> None:

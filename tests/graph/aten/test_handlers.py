@@ -159,7 +159,7 @@ def test_what_has_no_form_is_refused(op: str, arguments: Any, text: str) -> None
 
 
 def test_handlers_are_named_as_overloads() -> None:
-    spaces = ("aten", "prims", "higher_order", "number")
+    spaces = ("aten", "prims", "higher_order", "number", "transformers")
     assert all(len(name.split(".")) == 3 and name.split(".")[0] in spaces for name in HANDLERS)
 
 
