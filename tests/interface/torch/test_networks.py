@@ -157,3 +157,58 @@ def test_gradients_of_convolutions_of_any_size(options: dict[str, Any], is_trans
 def test_gradients_of_average_pooling_of_any_size(options: dict[str, Any]) -> None:
     torch.manual_seed(0)
     assert_trains_at_all_sizes(lambda x: F.avg_pool2d(x, 3, **options), [])
+
+
+# -- products of groups ------------------------------------------------------------------------------------------------
+
+
+def _of(*shape: int) -> Any:
+    return torch.randn(shape).to(torch.bfloat16)
+
+
+GROUPED = {
+    "rows": lambda: (_of(16, 32), _of(3, 32, 8), (5, 5, 16)),
+    "rows, the last ones in no group": lambda: (_of(64, 32), _of(2, 32, 8), (40, 60)),
+    "rows, matrices transposed": lambda: (_of(16, 32), _of(3, 8, 32).transpose(1, 2), (0, 9, 16)),
+    "columns": lambda: (_of(3, 16, 32), _of(32, 24), (8, 16, 24)),
+    "what is summed over": lambda: (_of(16, 32), _of(32, 24), (8, 8, 32)),
+    "pairs": lambda: (_of(3, 16, 32), _of(3, 32, 24), None),
+}
+
+
+@pytest.mark.parametrize("case", GROUPED)
+def test_products_of_groups(case: str) -> None:
+    torch.manual_seed(0)
+    *matrices, ends = GROUPED[case]()
+    offs = None if ends is None else torch.tensor(ends, dtype=torch.int32)
+    joinery.torch.report(clear=True)
+    given = [[each.clone().requires_grad_() for each in matrices] for _ in range(2)]
+    run = torch.compile(lambda x, y: torch._grouped_mm(x, y, offs=offs), backend="joinery", fullgraph=True)
+    found, wanted = run(*given[0]), torch._grouped_mm(*given[1], offs=offs)
+    assert found.stride() == wanted.stride()
+    rows = slice(None) if case != "rows, the last ones in no group" else slice(ends[-1])  # eager writes nothing behind them
+    torch.testing.assert_close(found[rows], wanted[rows], rtol=2**-8, atol=0.05)
+    direction = torch.zeros_like(wanted)
+    direction[rows] = torch.randn_like(wanted[rows])
+    for mine, theirs, tensor in zip(*(torch.autograd.grad(r, g, direction) for r, g in ((found, given[0]), (wanted, given[1]))),
+                                    matrices, strict=True):  # fmt: skip
+        kept = rows if tensor.shape[0] == wanted.shape[0] else slice(None)
+        torch.testing.assert_close(mine[kept], theirs[kept], rtol=2**-8, atol=0.05)
+    assert joinery.torch.report().share == 1
+
+
+def test_the_operator_of_transformers_for_products_of_groups() -> None:
+    pytest.importorskip("transformers.integrations.moe")
+    product = torch.ops.transformers.grouped_mm_fallback
+    x, matrices = torch.randn(70, 12), torch.randn(4, 12, 6)
+    ends = torch.tensor([3, 3, 50, 70], dtype=torch.int32)
+    joinery.torch.report(clear=True)
+    given = [[each.clone().requires_grad_() for each in (x, matrices)] for _ in range(2)]
+    found = torch.compile(lambda x, y: product(x, y, ends), backend="joinery", fullgraph=True)(*given[0])
+    wanted = product(*given[1], ends)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    direction = torch.randn_like(wanted)
+    for mine, theirs in zip(torch.autograd.grad(found, given[0], direction), torch.autograd.grad(wanted, given[1], direction),
+                            strict=True):  # fmt: skip
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-4)
+    assert joinery.torch.report().share == 1
