@@ -167,8 +167,7 @@ class OnDask:
                     begun += self._mapped(function, waiting)
                     waiting, size = [], 0
                 waiting.append(tuple([
-                    self._client.scatter(each, hash=False) if one > _INLINE_BYTES else each
-                    for each, one in zip(arguments, sizes, strict=True)
+                    self._sent(each) if one > _INLINE_BYTES else each for each, one in zip(arguments, sizes, strict=True)
                 ]))  # fmt: skip
                 size += sum(one for one in sizes if one <= _INLINE_BYTES)
             begun += self._mapped(function, waiting)
@@ -183,6 +182,11 @@ class OnDask:
             else:
                 task.add_done_callback(lambda task: self._done.put((task, [])))
         return begun
+
+    def _sent(self, argument: Any) -> Any:
+        """Send an argument to a worker, under a name of its own: Dask takes the keys of a dict for names."""
+        (sent,) = self._client.scatter([argument], hash=False)
+        return sent
 
     def _mapped(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         if len(calls) < 2:  # for which Dask has less to do

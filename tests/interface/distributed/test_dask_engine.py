@@ -79,6 +79,18 @@ def test_large_arguments_and_small_ones(client: Any, monkeypatch: pytest.MonkeyP
     assert done == {number: size + number for number, size in enumerate(sizes)}
 
 
+def test_blocks_that_go_by_themselves_keep_their_inputs(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask takes the keys of a dict for the names of what is sent, and blocks are dicts."""
+    monkeypatch.setattr(engines, "_INLINE_BYTES", 1000)
+
+    def work(inputs: dict[str, np.ndarray]) -> float:
+        return float(inputs["x"].mean())
+
+    given = (Task(number, work, ({"x": np.full(500, number, np.float64)},)) for number in range(40))
+    done = {each.number: each.value for each in Driver(OnDask(client), 16, 3, ordered=False).run(given)}
+    assert done == {number: number for number in range(40)}
+
+
 def test_errors_are_tried_again_and_reported(client: Any) -> None:
     def work(number: int) -> int:
         if number % 5 == 0:
