@@ -76,7 +76,7 @@ class Importer:
         self.effects: Effects | None = Effects(program.seed)
         self.graph = graph = Graph(_NAME.sub("_", program.name)[:80].strip() or "model", semantics="torch")
         graph.journal.busy = True  # no user builds it, call by call
-        graph.shape_checks = Checks(_range_checks(program.ranges), names=False)
+        graph.shape_checks = Checks([*_range_checks(program.ranges), *program.checks], names=False)
         graph.standing = tuple(graph.shape_checks.entries)
         self.values: dict[str, tuple[Value | None, ...]] = {}
         for position, source in enumerate(program.sources):

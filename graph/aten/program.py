@@ -11,6 +11,7 @@ from typing import TypeAlias
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
+from ..checks import Check
 from ..dims.dim import Dim, Extent
 from ..location import UNKNOWN, Location
 from ..types import TensorType
@@ -95,6 +96,7 @@ class Program:
         ranges: the least and the largest value of symbolic sizes; None for no limit.
         alone: whether it runs without PyTorch, which otherwise runs what has no form here.
         seed: of random numbers, where the program may draw some.
+        checks: what else holds of sizes.
     """
 
     name: str
@@ -104,3 +106,4 @@ class Program:
     ranges: Mapping[str, tuple[int, int | None]]
     alone: bool = False
     seed: int | None = None
+    checks: tuple[Check, ...] = ()

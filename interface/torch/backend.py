@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +27,7 @@ from .decompositions import compiled_decompositions
 from .layouts import Layout, Reading, dense_reading, layout_of, reading_of
 from .partition import Part, Partitioner
 from .parts import CompiledPart, PartInput, PartOutput, PartSize, Rerun
-from .reading import Reader, base_of, gives_size, higher_order_name, sizes_before, states_sizes
+from .reading import RELATIVE, Reader, base_of, gives_size, higher_order_name, is_view, sizes_before, states_sizes
 from .reporting import OWN_OPERATORS, GraphReport, problem_of, started, tell
 from .stepping import EagerStep, asserted, run_function
 from .triton_kernels import is_launch, kernel_name, launch_function
@@ -141,7 +142,9 @@ class _Building:
                 steps += self._part(step)
             else:
                 steps.append(self._eager(step, division.reasons))
-        steps += [EagerStep(node, _callee(node), None) for node in division.tail]
+        late = _views_of_inputs(division.tail, written)
+        steps += [EagerStep(node, _callee(node), None) for node in division.tail if node not in late]
+        views = [EagerStep(node, _callee(node), None) for node in late]
         self.report.compiled = self.report.nodes - sum(entry.nodes for entry in self.report.eager.values())
         attributes = [node for node in self.module.graph.nodes if node.op == "get_attr"]
         constants = {node.name: _attribute(self.module, node.target) for node in attributes}
@@ -150,7 +153,7 @@ class _Building:
         for target, source in written:
             changed.add(target)
             pairs.append((target.name, source.name, source is not target and base_of(source) in changed))
-        return run_function(names, constants, steps, last.args[0], pairs, self.report)
+        return run_function(names, constants, steps, last.args[0], pairs, self.report, views)
 
     def _written(self) -> list[tuple[Any, Any]]:
         """Take the copies into inputs out of the graph: inputs, and what is written to them when all else is done.
@@ -339,7 +342,32 @@ def _callee(node: Any) -> Any:
     """
     if is_edge(node) and node.target is torch.ops.aten.view_as_real_copy.default:
         return pairs_of
+    if RELATIVE in node.meta:
+        return partial(_strided, node.target, node.meta[RELATIVE])
     return torch.ops.aten.reshape.default if node.target is torch.ops.aten.view.default else node.target
+
+
+def _strided(operator: Any, behind: int, base: Any, size: Any, stride: Any, *_: Any) -> Any:
+    """Return a view by strides that begins so many elements behind its base, wherever that lies in its storage."""
+    return operator(base, size, stride, base.storage_offset() + behind)
+
+
+def _views_of_inputs(tail: Sequence[Any], written: Sequence[tuple[Any, Any]]) -> list[Any]:
+    """Return the views at the end of a graph of what is copied into inputs: they are those of the inputs, offsets included."""
+    counts = Counter(source for _, source in written)
+    same = {source for target, source in written if counts[source] == 1 and _type_of(target) == _type_of(source)}
+    feeding = {source for _, source in written}
+    pending = [source for source in feeding if source in tail]
+    while pending:
+        before = [node for node in pending.pop().all_input_nodes if node in tail and node not in feeding]
+        feeding.update(before)
+        pending += before
+    return [node for node in tail if is_view(node) and base_of(node) in same and node not in feeding]
+
+
+def _type_of(node: Any) -> tuple[Any, ...]:
+    value = node.meta["val"]
+    return (value.dtype, *value.shape)
 
 
 def _producer(node: Any) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,12 +12,14 @@ from torch.export import ExportedProgram, load
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree
 
+from ...graph.aten.guards import checks_of
 from ...graph.aten.program import Program, Ref, Source
+from ...graph.checks import Check
 from ...graph.dims.dim import Extent
 from ...promotion.errors import UnsupportedError, UserError
 from .decompositions import exported_decompositions
 from .reading import Reader, ranges_of, rebase_views_by_strides
-from .tensors import to_array
+from .tensors import extent_of, to_array
 
 _MUTATIONS = tuple([kind for kind in OutputKind if kind.name.endswith("_MUTATION")])
 """Outputs that are written to buffers, inputs and, in versions that have such a kind, parameters."""
@@ -39,14 +43,14 @@ def read_exported(exported: Any, state: str, name: str, seed: int | None = None)
     state, seed: as for `joinery.from_exported`.
     """
     lowered = exported.run_decompositions(exported_decompositions())
-    return _Exported(lowered, state, name, seed).program()
+    return _Exported(lowered, state, name, seed, getattr(exported, "_guards_code", ())).program()
 
 
 class _Exported:
     """An exported model while its parts become sources, calls and outputs."""
 
-    def __init__(self, exported: Any, state: str, name: str, seed: int | None) -> None:
-        self.exported, self.state, self.name, self.seed = exported, state, name, seed
+    def __init__(self, exported: Any, state: str, name: str, seed: int | None, conditions: Sequence[str]) -> None:
+        self.exported, self.state, self.name, self.seed, self.conditions = exported, state, name, seed, conditions
         self.nodes = list(exported.graph_module.graph.nodes)
         self.placeholders = {node.name: node for node in self.nodes if node.op == "placeholder"}
         self.mutated = self._mutated()
@@ -101,8 +105,46 @@ class _Exported:
         calls = self.reader.calls(self.nodes)
         return Program(
             self.name, (*inputs, *state, *weights, *self.reader.sources), tuple(calls), tuple(self._results()),
-            self._ranges(), True, self.seed,
+            self._ranges(), True, self.seed, self._checks(),
         )  # fmt: skip
+
+    def _checks(self) -> tuple[Check, ...]:
+        """Return what PyTorch states of sizes beyond their ranges, which its own modules check as well."""
+        names, values = self._input_texts(), {}
+        for spec in self.exported.graph_signature.input_specs:
+            if spec.kind is not InputKind.USER_INPUT or spec.arg.name not in self.placeholders:
+                continue
+            value = self.placeholders[spec.arg.name].meta.get("val")
+            for text in names.get(spec.arg.name, ()):
+                if hasattr(value, "shape"):
+                    sizes = [extent_of(size, self.reader.names) for size in value.shape]
+                    values |= {f"{text}.size()[{axis}]": size for axis, size in enumerate(sizes)}
+                elif type(value).__name__ == "SymInt":
+                    values[text] = extent_of(value, self.reader.names)
+        checks, unread = checks_of(self.conditions, values)
+        if unread:
+            shown = "; ".join(unread)
+            warnings.warn(f"from_exported: runs do not check what the model was exported for: {shown:.500}", stacklevel=4)
+        return tuple(checks)
+
+    def _input_texts(self) -> dict[str, list[str]]:
+        """Return how conditions call each input: L['x'], L['cache'][0]; of `*args` L['args'][0], which has the name args_0."""
+        exported = self.exported
+        signature = exported.module_call_graph[0].signature
+        names = (signature and signature.forward_arg_names) or ()
+        spec = exported.call_spec.in_spec
+        paths = _pytree.tree_flatten_with_path(_pytree.tree_unflatten(list(range(spec.num_leaves)), spec))[0]
+        specs = [each for each in exported.graph_signature.input_specs if each.kind is InputKind.USER_INPUT]
+        found: dict[str, list[str]] = {}
+        for (path, leaf) in paths:
+            (first, second, *rest) = path
+            name = names[second.idx] if first.idx == 0 and second.idx < len(names) else getattr(second, "key", "")
+            roots = [f"L[{name!r}]"]
+            if split := re.fullmatch(r"(.+)_(\d+)", name):
+                roots.append(f"L[{split[1]!r}][{split[2]}]")
+            if leaf < len(specs):
+                found[specs[leaf].arg.name] = [root + "".join(map(str, rest)) for root in roots]
+        return found
 
     def _ranges(self) -> dict[str, tuple[int, int | None]]:
         """Return the ranges of the sizes of inputs; PyTorch keeps those of symbols that it has replaced by numbers, too."""

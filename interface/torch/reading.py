@@ -163,6 +163,8 @@ class Reader:
             return self._item_of_tensor(node, value)
         order = None
         if overload.startswith("aten.as_strided"):
+            if not self.strict and node.args[0].op == "placeholder" and RELATIVE not in node.meta:
+                raise UnsupportedError("a view by strides of the storage of an input, which may begin anywhere in it")
             order = _storage_order(overload, node.args[0].meta["val"])
         values = value if isinstance(value, (tuple, list)) else () if value is None else (value,)
         if overload in DECIDING:
@@ -345,8 +347,15 @@ def base_of(node: Any) -> Any:
     return node
 
 
+RELATIVE = "offset from its base"
+"""In the meta of a view by strides without an offset: by how much its first element is behind that of what it is taken of."""
+
+
 def rebase_views_by_strides(module: Any) -> None:
-    """Let views by strides, which count from the beginning of a storage, be of what the storage was made for."""
+    """Let views by strides, which count from the beginning of a storage, be of what the storage was made for.
+
+    Without an offset they begin where what they are taken of does, which is somewhere else at each call if that is an input.
+    """
     for node in module.graph.nodes:
         if node.op != "call_function" or getattr(node.target, "_opname", "") not in ("as_strided", "as_strided_copy"):
             continue
@@ -358,8 +367,14 @@ def rebase_views_by_strides(module: Any) -> None:
                 break
             at = before
         size, stride, *offset = node.args[1:]
-        if at is not given:
-            first = offset[0] if offset and offset[0] is not None else given.meta["val"].storage_offset()
+        first = offset[0] if offset else None
+        if first is None:
+            first = given.meta["val"].storage_offset()
+            behind = first - at.meta["val"].storage_offset()
+            if not isinstance(behind, int):
+                continue  # of what it is written for, which has its offset
+            node.meta[RELATIVE] = behind
+        if at is not given or RELATIVE in node.meta:
             node.args = (at, size, stride, first)
 
 

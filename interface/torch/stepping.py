@@ -44,6 +44,7 @@ def run_function(
     outputs: Any,
     written: Sequence[tuple[str, str, bool]],
     report: GraphReport,
+    views: Sequence[EagerStep] = (),
 ) -> Callable[[list[Any]], Any]:
     """Return a function of one list, the inputs, which it empties, so that what they hold can be given back on the way.
 
@@ -51,8 +52,9 @@ def run_function(
         outputs: nodes, and what may stand in their place: None, numbers, and sequences of all these.
         written: inputs, the nodes whose values are copied into them at the end, in order, and whether a value is read before
             all this, since it is a view of what has been written by then.
+        views: what comes after that: views of values that were copied into inputs, which are made of the inputs.
     """
-    return _Writer(inputs, constants, steps, outputs, written, report).function()
+    return _Writer(inputs, constants, [*steps, *views], outputs, written, report, len(views)).function()
 
 
 class _Writer:
@@ -66,7 +68,9 @@ class _Writer:
         outputs: Any,
         written: Sequence[tuple[str, str, bool]],
         report: GraphReport,
+        views: int,
     ) -> None:
+        self.views = views
         self.inputs, self.steps, self.outputs, self.written, self.report = inputs, steps, outputs, written, report
         self.names: dict[str, Any] = {"clock": time.perf_counter, "restrided": restrided, "report": report}
         self.variables: dict[str, str] = {}
@@ -124,16 +128,27 @@ class _Writer:
         lines.append("arguments.clear()")
         needed = self._last_uses()
         for position, step in enumerate(self.steps):
+            if position == len(self.steps) - self.views:
+                lines += self._writing()
+                before = dict(self.variables)
+                self.variables |= {source: self.variables[target] for target, source, _ in self.written}
             lines += self._part(step) if isinstance(step, CompiledPart) else self._eager(step)
             lines += [f"{self.variables[name]} = None" for name in needed.get(position, ()) if name in self.variables]
-        lines.append("report.calls += 1")
+        if self.views:
+            self.variables |= {name: before[name] for _, name, _ in self.written}  # itself, where it is returned
+        else:
+            lines += self._writing()
+        return [*lines, "report.calls += 1", f"return {self.text(self.outputs)}"]
+
+    def _writing(self) -> list[str]:
+        """Return the lines that copy values into inputs."""
+        lines: list[str] = []
         values = [self.variables[name] for _, name, _ in self.written]
         for position, (_, _, is_early) in enumerate(self.written):
             if is_early:
                 value, values[position] = values[position], self.variable()
                 lines.append(f"{values[position]} = {value}.clone()")
         lines += [f"{self.variables[each[0]]}.copy_({value})" for each, value in zip(self.written, values, strict=True)]
-        lines.append(f"return {self.text(self.outputs)}")
         return lines
 
     def _last_uses(self) -> dict[int, list[str]]:

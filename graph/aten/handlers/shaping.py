@@ -9,7 +9,7 @@ import numpy as np
 
 from ....promotion.arrays import Array
 from ....promotion.dtype import int64
-from ...dims.dim import Dim, Extent, lower_bound, maximum, product
+from ...dims.dim import Dim, Extent, lower_bound, maximum, minimum, product
 from ...functions.building import apply
 from ...functions.joining import concat as concatenated
 from ...functions.joining import roll as rolled
@@ -70,10 +70,12 @@ _OPEN = 2**62
 """Ends of slices from which on they stand for the end of an axis."""
 
 
-def _counts_from_the_end(position: Dim) -> bool:
-    """Return whether a symbolic position is negative; sizes that are symbols are never 0."""
+def _counts_from_the_end(x: Symbol, position: Dim) -> bool:
+    """Return whether a symbolic position is negative, by bounds or by what the model was exported for; sizes that are symbols
+    are never 0."""
     least = lower_bound(-position)
-    return least is not None and least >= 0
+    is_stated = x.graph.shape_checks.decide(minimum(-position - 1, 0), 0) is True
+    return is_stated or (least is not None and least >= 0)
 
 
 def bounds(
@@ -85,10 +87,13 @@ def bounds(
     """
     extent = x.shape[axis]
     first: Extent = 0 if start is None else start
-    if isinstance(first, Dim):
-        if step == 1 and (end is None or end == extent or (isinstance(end, int) and end >= _OPEN)):
-            first = extent - length
-        elif _counts_from_the_end(first):
+    is_from_the_end = isinstance(first, Dim) or (first < 0 and isinstance(extent, Dim))
+    if is_from_the_end and step == 1 and (end is None or end == extent or (isinstance(end, int) and end >= _OPEN)):
+        first = extent - length
+    elif is_from_the_end and step == 1 and isinstance(end, int) and end < 0:
+        first = extent + end - length
+    elif isinstance(first, Dim):
+        if _counts_from_the_end(x, first):
             first = maximum(extent + first, 0)
     elif isinstance(first, int):
         if first < 0:
@@ -113,7 +118,7 @@ def slice_(
 def select(node: Node, x: Symbol, dim: int, index: Extent) -> Symbol:
     """Take one position of an axis, which disappears."""
     axis = node.axis(dim, len(x.shape))
-    is_negative = index < 0 if isinstance(index, int) else _counts_from_the_end(index)
+    is_negative = index < 0 if isinstance(index, int) else _counts_from_the_end(x, index)
     at = x.shape[axis] + index if is_negative else index
     return node.shaped(cut(x, axis, at, at + 1))
 

@@ -8,12 +8,11 @@ import numpy as np
 
 from ....promotion.arrays import Array
 from ....promotion.dataclass import dataclass
-from ....promotion.dtype import float32, float64, int64
+from ....promotion.dtype import float32, int64
 from ...dims.dim import Extent, product
 from ...functions.building import apply
-from ...functions.linalg import matmul
 from ...functions.positions import counting
-from ...functions.reductions import argmax, mean
+from ...functions.reductions import argmax, mean, sum_
 from ...functions.spatial.convolution import avg_pool, conv
 from ...functions.spatial.geometry import Windows
 from ...functions.spatial.pooling import pooled_with_positions
@@ -81,34 +80,71 @@ def max_pool(
 
 
 @dataclass(frozen=True, slots=True)
+class Ranges:
+    """Ranges of positions along an axis, of which sums are taken.
+
+    Attributes:
+        begins, ends: int64, of shape (ranges,): the first position of each, and the one behind its last.
+        longest: an upper bound of how many positions one has.
+    """
+
+    begins: Array | Symbol
+    ends: Array | Symbol
+    longest: Extent
+
+
+@dataclass(frozen=True, slots=True)
 class Averaging:
     """Windows along one axis whose means are taken.
 
     Attributes:
-        inside: whether an element (a row) is in a window (a column).
+        windows: the elements of each window.
+        elements: the windows that each element is in, which follow one another.
         counts: by how much the sum of a window is divided, as a factor of the whole divisor.
     """
 
-    inside: Array
+    windows: Ranges
+    elements: Ranges
     counts: Array
+
+
+def _averaging(starts: Array, stops: Array, extent: int, counts: Array) -> Averaging:
+    begins, ends = np.clip(starts, 0, extent), np.clip(stops, 0, extent)
+    at = np.arange(extent)
+    first, last = np.searchsorted(ends, at, "right"), np.searchsorted(begins, at, "right")
+    windows, elements = (Ranges(b, e, int((e - b).max(initial=0))) for b, e in ((begins, ends), (first, last)))
+    return Averaging(windows, elements, counts)
 
 
 def averaging(extent: int, count: int, size: int, step: int, pad: int, pads_count: bool) -> Averaging:
     """Return the windows of an average pooling along one axis; padding counts, but not what `ceil_mode` adds behind it."""
     starts = np.arange(count) * step - pad
     stops = np.minimum(starts + size, extent + pad)
-    at = np.arange(extent)[:, None]
-    inside = (at >= starts) & (at < stops)
-    counts = stops - starts if pads_count else np.minimum(stops, extent) - np.maximum(starts, 0)
-    return Averaging(inside, counts)
+    return _averaging(
+        starts, stops, extent, stops - starts if pads_count else np.minimum(stops, extent) - np.maximum(starts, 0)
+    )
 
 
 def adaptive(extent: int, size: int) -> Averaging:
     """Return windows that cover an axis in equal steps."""
     starts = np.arange(size) * extent // max(size, 1)
     stops = -(-(np.arange(1, size + 1) * extent) // max(size, 1))
-    at = np.arange(extent)[:, None]
-    return Averaging((at >= starts) & (at < stops), stops - starts)
+    return _averaging(starts, stops, extent, stops - starts)
+
+
+def summed(node: Node, x: Symbol, axis: int, ranges: Ranges) -> Symbol:
+    """Return the sums of ranges of positions along an axis. What is outside of a range has no part in it, were it infinite."""
+    given = ranges.begins, ranges.ends
+    begins, ends = (each if isinstance(each, Symbol) else node.graph.constant(each.astype(np.int64)) for each in given)
+    (count,), extent = begins.shape, x.shape[axis]
+    if 0 in (extent, ranges.longest, count):
+        return node.broadcast(node.number(0, x.dtype), (*x.shape[:axis], count, *x.shape[axis + 1 :]))
+    steps = counting(node.graph, ranges.longest)
+    at = apply("add", apply("reshape", begins, shape=(count, 1)), steps)
+    inside = apply("less", at, apply("reshape", ends, shape=(count, 1)))
+    taken = apply("gather", x, at, axis=axis)  # positions behind the axis are clamped
+    mask = apply("reshape", inside, shape=(count, ranges.longest, *(1,) * (len(x.shape) - axis - 1)))
+    return sum_(apply("where", mask, taken, node.number(0, x.dtype)), axis + 1, dtype=x.dtype)
 
 
 @handles("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")
@@ -140,7 +176,7 @@ def _sums(
         axis = len(x.shape) - rank + number
         extent, count = node.static((x.shape[axis], node.shape[axis]), "average pooling")
         windows = averaging(extent, count, sizes[number], steps[number], pads[number], pads_count)
-        found = along(node, found, axis, windows.inside)
+        found = summed(node, found, axis, windows.windows)
         if divisor is None:
             total = total[..., None] * windows.counts
     by = node.graph.constant(total.astype(wide.numpy), wide)
@@ -153,14 +189,6 @@ def _ends(node: Node, extent: Extent, size: Extent) -> tuple[Symbol, Symbol]:
     after = apply("mul", apply("add", number, node.number(1, int64)), whole)
     ends = apply("negate", apply("floor_div", apply("negate", after), parts))
     return apply("floor_div", apply("mul", number, whole), parts), ends
-
-
-def _shares(node: Node, extent: Extent, size: Extent) -> Symbol:
-    """Return the share (from, to) of each element in the mean of each window."""
-    starts, ends = _ends(node, extent, size)
-    at = apply("reshape", counting(node.graph, extent), shape=(extent, 1))
-    inside = apply("logical_and", apply("greater_equal", at, starts), apply("less", at, ends))
-    return apply("div", inside.cast(float64), apply("sub", ends, starts).cast(float64))
 
 
 def _window_positions(node: Node, spatial: Sequence[Extent], sizes: Sequence[Extent]) -> Symbol:
@@ -193,11 +221,26 @@ def adaptive_average_pool(node: Node, x: Symbol, output_size: tuple[Extent, ...]
     for axis in axes:
         extent, size = x.shape[axis], node.shape[axis]
         if isinstance(extent, int) and isinstance(size, int):
-            windows = adaptive(extent, size)
-            wide = along(node, wide, axis, windows.inside / np.maximum(windows.counts, 1))
+            ranges = adaptive(extent, size).windows
         else:
-            wide = along(node, wide, axis, _shares(node, extent, size).cast(wide.dtype))
+            ranges = Ranges(*_ends(node, extent, size), (extent + size - 1) // size + 1)
+        wide = divided(node, summed(node, wide, axis, ranges), axis, ranges)
     return wide.cast(x.dtype)
+
+
+def divided(node: Node, x: Symbol, axis: int, ranges: Ranges) -> Symbol:
+    """Divide an axis by how many positions ranges have."""
+    counts = apply("sub", ranges.ends, ranges.begins) if isinstance(ranges.ends, Symbol) else ranges.ends - ranges.begins
+    return divided_by(node, x, axis, counts)
+
+
+def divided_by(node: Node, x: Symbol, axis: int, counts: Array | Symbol) -> Symbol:
+    """Divide an axis by counts, of which those below 1 are taken for 1."""
+    if isinstance(counts, Symbol):
+        by = apply("maximum", counts, 1).cast(x.dtype)
+    else:
+        by = node.graph.constant(np.maximum(counts, 1).astype(x.dtype.numpy), x.dtype)
+    return apply("div", x, apply("reshape", by, shape=(*by.shape, *(1,) * (len(x.shape) - axis - 1))))
 
 
 @handles("adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
@@ -209,8 +252,8 @@ def adaptive_max_pool(node: Node, x: Symbol, output_size: tuple[Extent, ...]) ->
         return _largest_of(node, x, rank, _window_positions(node, x.shape[-rank:], node.shape[-rank:]))
     at = np.zeros((1, 1), np.int64)
     for extent, size in zip(spatial, sizes, strict=True):
-        inside = adaptive(extent, size).inside
-        starts, counts = inside.argmax(0), inside.sum(0)
+        windows = adaptive(extent, size)
+        starts, counts = np.asarray(windows.windows.begins), windows.counts
         within = np.minimum(np.arange(counts.max(initial=0)), counts[:, None] - 1)  # shorter ones have their last element again
         axis = starts[:, None] + within
         at = (at[:, None, :, None] * extent + axis[None, :, None, :]).reshape(at.shape[0] * size, -1)
@@ -228,16 +271,6 @@ def _largest_of(node: Node, x: Symbol, rank: int, table: Symbol) -> tuple[Symbol
     values = apply("take_along_axis", windows, best, axis=len(windows.shape) - 1)
     locations = apply("take_along_axis", node.broadcast(table, windows.shape), best, axis=len(windows.shape) - 1)
     return node.shaped(values), node.shaped(locations, node.result(1).shape)
-
-
-def along(node: Node, x: Symbol, axis: int, matrix: Array | Symbol) -> Symbol:
-    """Multiply an axis by a matrix (from, to)."""
-    rank = len(x.shape)
-    order = (*[a for a in range(rank) if a != axis], axis)
-    back = tuple([order.index(a) for a in range(rank)])
-    weights = matrix if isinstance(matrix, Symbol) else node.graph.constant(matrix.astype(x.dtype.numpy), x.dtype)
-    result = matmul(apply("permute", x, axes=order), weights)
-    return apply("permute", result, axes=back)
 
 
 @handles("upsample_nearest2d.vec")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from .....promotion.arrays import Array
-from .....promotion.dtype import DType, float32
+from .....promotion.dtype import float32
 from ....construction import primitives
 from ....dims.dim import Extent, product
 from ....functions.building import apply
@@ -16,7 +14,7 @@ from ....symbol import Symbol
 from ...node import Node
 from ...registry import handles
 from ..scattering import written
-from ..spatial import Averaging, adaptive, along, averaging, per_axis
+from ..spatial import Averaging, Ranges, adaptive, averaging, divided_by, per_axis, summed
 
 
 @handles("max_pool2d_with_indices_backward.default", "max_pool3d_with_indices_backward.default")
@@ -58,30 +56,34 @@ def average_pool_backward(
     for number in range(rank):
         extent, count = x.shape[first + number], grad_output.shape[first + number]
         window = (sizes[number], steps[number], pads[number], count_include_pad)
-        shares: Array | Symbol
+        counts: Array | Symbol
         if isinstance(extent, int) and isinstance(count, int):
-            shares = _shares(averaging(extent, count, *window), divisor_override)
+            windows = averaging(extent, count, *window)
+            counts, elements = windows.counts, windows.elements
         else:
-            shares = _symbolic_shares(node, extent, count, *window, divisor_override is None, found.dtype)
-        found = along(node, found, first + number, shares)
+            counts, elements = _symbolic(node, extent, count, *window)
+        if divisor_override is None:
+            found = divided_by(node, found, first + number, counts)
+        found = summed(node, found, first + number, elements)
     return _rounded(node, found, grad_output, divisor_override)
 
 
-def _symbolic_shares(
-    node: Node, extent: Extent, count: Extent, size: int, step: int, pad: int, pads_count: bool, is_divided: bool, dtype: DType
-) -> Symbol:
-    """Return which share of the gradient of a window (a row) an element (a column) gets, along an axis of symbolic size."""
-    starts = apply("sub", apply("mul", counting(node.graph, count), step), pad)
-    ends = apply("minimum", apply("add", starts, size), node.graph.dim_value(extent + pad))
-    at = primitives.reshape(counting(node.graph, extent), (1, extent))
-    from_start, to_end = (primitives.reshape(each, (count, 1)) for each in (starts, ends))
-    inside = apply("logical_and", apply("greater_equal", at, from_start), apply("less", at, to_end)).cast(dtype)
-    if not is_divided:
-        return inside
+def _symbolic(
+    node: Node, extent: Extent, count: Extent, size: int, step: int, pad: int, pads_count: bool
+) -> tuple[Symbol, Ranges]:
+    """Return by how much windows along an axis of symbolic size are divided, and the windows that each element is in."""
+    graph = node.graph
+    starts = apply("sub", apply("mul", counting(graph, count), step), pad)
+    ends = apply("minimum", apply("add", starts, size), graph.dim_value(extent + pad))
     if not pads_count:
-        starts, ends = apply("maximum", starts, 0), apply("minimum", ends, node.graph.dim_value(extent))
-    counts = apply("maximum", apply("sub", ends, starts), 1)
-    return apply("div", inside, primitives.reshape(counts.cast(dtype), (count, 1)))
+        starts, ends = apply("maximum", starts, 0), apply("minimum", ends, graph.dim_value(extent))
+    at = apply("add", counting(graph, extent), pad)
+    before = apply("add", apply("floor_div", apply("sub", at, size), step), 1)
+    behind = apply("add", apply("floor_div", at, step), 1)
+    elements = Ranges(
+        apply("maximum", before, 0), apply("minimum", behind, graph.dim_value(count)), (size - 1) // step + 1
+    )
+    return apply("sub", ends, starts), elements
 
 
 @handles("_adaptive_avg_pool2d_backward.default", "_adaptive_avg_pool3d_backward.default")
@@ -98,14 +100,10 @@ def _shared(node: Node, grad: Symbol, first: int, windows: Sequence[Averaging], 
     """Divide gradients by the sizes of windows, and add them at each of their elements, along one axis after the other."""
     found = grad.cast(float32) if grad.dtype.bits == 16 else grad
     for number, window in enumerate(windows):
-        found = along(node, found, first + number, _shares(window, divisor))
+        if divisor is None:
+            found = divided_by(node, found, first + number, window.counts)
+        found = summed(node, found, first + number, window.elements)
     return _rounded(node, found, grad, divisor)
-
-
-def _shares(window: Averaging, divisor: int | None) -> Array:
-    """Return which share of the gradient of a window (a row) an element (a column) gets."""
-    matrix: Array = window.inside if divisor is not None else window.inside / np.maximum(window.counts, 1)
-    return matrix.T
 
 
 def _rounded(node: Node, found: Symbol, grad: Symbol, divisor: int | None) -> Symbol:

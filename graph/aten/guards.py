@@ -1,0 +1,107 @@
+"""Reads the conditions on sizes that an exported program was traced under, as checks of each run.
+
+`torch.export` writes them as Python: `(L['x'].size()[0] % 2) == 0`. They are parsed, never evaluated as code.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+
+from ...promotion.errors import UserError
+from ..checks import Check
+from ..dims.dim import Dim, Extent, maximum, minimum
+
+MAX_TEXT = 10_000
+"""Characters of a condition, beyond which nobody reads it."""
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[Extent, Extent], Extent]] = {
+    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
+}  # fmt: skip
+_FUNCTIONS: Mapping[str, Callable[[Extent, Extent], Extent]] = {
+    "max": maximum, "min": minimum, "Max": maximum, "Min": minimum,
+}  # fmt: skip
+
+
+class _UnreadError(Exception):
+    """A condition has a form that is unknown here."""
+
+
+def checks_of(conditions: Sequence[str], sizes: Mapping[str, Extent]) -> tuple[list[Check], list[str]]:
+    """Return the checks of conditions, and the conditions that have no form here.
+
+    Args:
+        conditions: comparisons of sizes.
+        sizes: what parts of them stand for, by their texts as `ast.unparse` writes them, such as "L['x'].size()[0]".
+
+    Raises `UserError` for a condition that no sizes fulfil.
+    """
+    checks, unread = [], []
+    for condition in conditions:
+        try:
+            found = _condition(condition, sizes)
+        except (_UnreadError, SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+            unread.append(condition)
+            continue
+        if found is not None:
+            checks.append(found)
+    return checks, unread
+
+
+def _condition(text: str, sizes: Mapping[str, Extent]) -> Check | None:
+    if len(text) > MAX_TEXT:
+        raise _UnreadError
+    tree = ast.parse(text, mode="eval").body
+    if not isinstance(tree, ast.Compare) or len(tree.ops) != 1:
+        raise _UnreadError
+    left, right = _extent(tree.left, sizes), _extent(tree.comparators[0], sizes)
+    more: Extent
+    match tree.ops[0]:
+        case ast.Eq():
+            return _check(left, right, text)
+        case ast.NotEq():
+            more = (left - right) * (left - right) - 1
+        case ast.GtE():
+            more = left - right
+        case ast.Gt():
+            more = left - right - 1
+        case ast.LtE():
+            more = right - left
+        case ast.Lt():
+            more = right - left - 1
+        case _:
+            raise _UnreadError
+    return _check(minimum(more, 0), 0, text)
+
+
+def _check(left: Extent, right: Extent, text: str) -> Check | None:
+    """Return a check; None for what always holds."""
+    if not isinstance(left, Dim) and not isinstance(right, Dim):
+        if left != right:
+            raise UserError(f"from_exported: the program states {text:.200}, which never holds; fix: export the model again")
+        return None
+    return None if left == right else Check(left, right, f"the model was exported for sizes with {text}")
+
+
+def _extent(node: ast.expr, sizes: Mapping[str, Extent]) -> Extent:
+    match node:
+        case ast.Constant(value=int() as value) if not isinstance(value, bool):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -1 * _extent(operand, sizes)
+        case ast.BinOp(left=left, op=operator, right=right):
+            one, two = _extent(left, sizes), _extent(right, sizes)
+            if type(operator) in _ARITHMETIC:
+                return _ARITHMETIC[type(operator)](one, two)
+            if isinstance(operator, ast.FloorDiv | ast.Mod) and two != 0:
+                return one // two if isinstance(operator, ast.FloorDiv) else one % two
+            if isinstance(operator, ast.Pow) and not isinstance(two, Dim) and 0 < two <= 4:
+                result = one
+                for _ in range(two - 1):
+                    result = result * one
+                return result
+        case ast.Call(func=ast.Name(id=name), args=[one_node, two_node], keywords=[]) if name in _FUNCTIONS:
+            return _FUNCTIONS[name](_extent(one_node, sizes), _extent(two_node, sizes))
+    known = sizes.get(ast.unparse(node))
+    if known is None:
+        raise _UnreadError
+    return known
