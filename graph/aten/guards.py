@@ -38,16 +38,18 @@ def checks_of(conditions: Sequence[str], sizes: Mapping[str, Extent]) -> tuple[l
     checks, unread = [], []
     for condition in conditions:
         try:
-            found = _condition(condition, sizes)
-        except (_UnreadError, SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+            both = _sides(condition, sizes)
+        except (_UnreadError, UserError, SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
             unread.append(condition)
             continue
+        found = _check(*both, condition)
         if found is not None:
             checks.append(found)
     return checks, unread
 
 
-def _condition(text: str, sizes: Mapping[str, Extent]) -> Check | None:
+def _sides(text: str, sizes: Mapping[str, Extent]) -> tuple[Extent, Extent]:
+    """Return two sizes that are equal where a condition holds."""
     if len(text) > MAX_TEXT:
         raise _UnreadError
     tree = ast.parse(text, mode="eval").body
@@ -57,7 +59,7 @@ def _condition(text: str, sizes: Mapping[str, Extent]) -> Check | None:
     more: Extent
     match tree.ops[0]:
         case ast.Eq():
-            return _check(left, right, text)
+            return left, right
         case ast.NotEq():
             more = (left - right) * (left - right) - 1
         case ast.GtE():
@@ -70,7 +72,7 @@ def _condition(text: str, sizes: Mapping[str, Extent]) -> Check | None:
             more = right - left - 1
         case _:
             raise _UnreadError
-    return _check(minimum(more, 0), 0, text)
+    return minimum(more, 0), 0
 
 
 def _check(left: Extent, right: Extent, text: str) -> Check | None:

@@ -119,7 +119,7 @@ class Node:
         """
         dtype = self.common(*values)
         last = values[-1]
-        if len(values) == 2 and dtype.is_float and dtype.bits == 16 and isinstance(values[0], Symbol) and _is_wide(last, dtype):
+        if len(values) == 2 and dtype.is_float and dtype.bits == 16 and isinstance(values[0], Symbol) and is_wide(last, dtype):
             right = last.cast(float32) if isinstance(last, Symbol) else self.operand(last, float32)
             result = apply(row, self.operand(values[0], dtype).cast(float32), right)
             return result if result.dtype.is_bool else result.cast(dtype)
@@ -209,7 +209,7 @@ def _representative(number: Operand) -> Number:
     return 1.0 if isinstance(number, float) else 1
 
 
-def _is_wide(value: Operand, dtype: DType) -> bool:
+def is_wide(value: Operand, dtype: DType) -> bool:
     """Return whether an operand without axes would be rounded to this 16-bit float."""
     if isinstance(value, Symbol):
         return not value.shape and value.dtype.is_float and value.dtype.bits > 16

@@ -22,12 +22,21 @@ from ...promotion.dtype import bool_
 from ...promotion.errors import InternalError, UserError
 from ...runtime.storage.cache import cache_of
 from ..compiling import compile as compile_model
-from .complex_edges import is_complex, is_edge, pairs_of, real_edges
+from .complex_edges import complex_of, is_complex, is_edge, pairs_of, real_edges
 from .decompositions import compiled_decompositions
 from .layouts import Layout, Reading, dense_reading, layout_of, reading_of
 from .partition import Part, Partitioner
 from .parts import CompiledPart, PartInput, PartOutput, PartSize, Rerun
-from .reading import RELATIVE, Reader, base_of, gives_size, higher_order_name, is_view, sizes_before, states_sizes
+from .reading import (
+    RELATIVE,
+    Reader,
+    base_of,
+    gives_size,
+    higher_order_name,
+    is_view,
+    sizes_before,
+    states_sizes,
+)
 from .reporting import OWN_OPERATORS, GraphReport, problem_of, started, tell
 from .stepping import EagerStep, asserted, run_function
 from .triton_kernels import is_launch, kernel_name, launch_function
@@ -60,6 +69,7 @@ def backend(
     checked_numerics(chosen.numerics, "torch.compile")
     if chosen.threads is not None and (type(chosen.threads) is not int or chosen.threads < 1):
         raise UserError(f"torch.compile: threads is {chosen.threads!r}; fix: a positive number, or None for every core")
+    cache_of(chosen.cache)
     compilers = {kind: partial(_compiled, kind, chosen) for kind in ("forward", "backward", "inference")}
     compiler: Callable[..., Any] = aot_autograd(
         fw_compiler=compilers["forward"], bw_compiler=compilers["backward"], inference_compiler=compilers["inference"],
@@ -342,6 +352,8 @@ def _callee(node: Any) -> Any:
     """
     if is_edge(node) and node.target is torch.ops.aten.view_as_real_copy.default:
         return pairs_of
+    if is_edge(node) and node.target is torch.ops.aten.view_as_complex.default:
+        return complex_of
     if RELATIVE in node.meta:
         return partial(_strided, node.target, node.meta[RELATIVE])
     return torch.ops.aten.reshape.default if node.target is torch.ops.aten.view.default else node.target

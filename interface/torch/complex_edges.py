@@ -14,6 +14,11 @@ _EDGE = "joinery edge"
 _REAL, _COMPLEX = torch.ops.aten.view_as_real_copy.default, torch.ops.aten.view_as_complex.default
 
 
+def complex_of(pairs: Any) -> Any:
+    """Return complex numbers over the memory of pairs, as no view: AOTAutograd would make views of what they are a view of."""
+    return torch.view_as_complex(pairs).data
+
+
 def pairs_of(tensor: Any) -> Any:
     """Return real and imaginary parts on a last axis, over the same memory unless imaginary parts are negated there."""
     return torch.view_as_real(tensor.resolve_conj())

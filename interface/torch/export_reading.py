@@ -28,6 +28,8 @@ _MUTATIONS = tuple([kind for kind in OutputKind if kind.name.endswith("_MUTATION
 def loaded(given: Any) -> Any:
     """Return an `ExportedProgram`, which may be given as the path of its file."""
     if isinstance(given, (str, os.PathLike)):
+        if not os.path.isfile(given):
+            raise UserError(f"from_exported: there is no file {os.fspath(given)!r}; fix: the path that torch.export.save wrote")
         return load(given)
     if not isinstance(given, ExportedProgram):
         raise UserError(
@@ -110,7 +112,8 @@ class _Exported:
 
     def _checks(self) -> tuple[Check, ...]:
         """Return what PyTorch states of sizes beyond their ranges, which its own modules check as well."""
-        names, values = self._input_texts(), {}
+        names = self._input_texts()
+        values: dict[str, Extent] = {}
         for spec in self.exported.graph_signature.input_specs:
             if spec.kind is not InputKind.USER_INPUT or spec.arg.name not in self.placeholders:
                 continue
@@ -158,7 +161,8 @@ class _Exported:
         """Return a weight; None for one that lies where another does, which it shares."""
         exported = self.exported
         tensor = exported.state_dict[key] if key in exported.state_dict else exported.constants[key]
-        where = (tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
+        bits = tensor.is_conj(), tensor.is_neg()
+        where = (tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, *bits)
         if tensor.numel() and where in known:
             self.reader.refs[node.name] = Ref(known[where])
             return None
@@ -188,7 +192,8 @@ class _Exported:
 
     def _result(self, spec: Any) -> Ref | Extent | None:
         if hasattr(spec.arg, "value"):  # a constant
-            return spec.arg.value if isinstance(spec.arg.value, int) else None
+            value = spec.arg.value
+            return value if isinstance(value, int) and not isinstance(value, bool) else None
         found = self.reader.refs.get(spec.arg.name)
         if found is None:
             raise UnsupportedError(f"from_exported: output {spec.arg.name!r} is no tensor; fix: return tensors")

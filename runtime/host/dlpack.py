@@ -26,6 +26,8 @@ def host_array(value: object, what: str) -> Array:
 
     Raises `UserError` for what the exporter or `Imported` refuses.
     """
+    if callable(negated := getattr(value, "is_neg", None)) and negated():  # PyTorch exports its memory without the sign
+        value = value.resolve_neg()  # type: ignore[attr-defined]
     try:
         capsule = value.__dlpack__()  # type: ignore[attr-defined]
     except (BufferError, RuntimeError, TypeError, ValueError) as error:

@@ -9,7 +9,7 @@ from ...dims.dim import Dim
 from ...functions import elementwise, pairs, special
 from ...functions.building import apply
 from ...symbol import Symbol
-from ..node import Node, Number, Operand
+from ..node import Node, Number, Operand, is_wide
 from ..registry import handles
 
 _UNARY = {
@@ -122,7 +122,8 @@ def scaled_sum(node: Node, row: str, x: Operand, y: Operand, alpha: Number) -> S
         return node.computed(row, x, y)
     dtype = node.common(x, y)
     wide = float32 if dtype.is_float and dtype.bits == 16 else dtype
-    first, second = (each.cast(wide) for each in node.operands(x, y, dtype=dtype))
+    first = node.operand(x, dtype).cast(wide)
+    second = node.operand(y, wide if is_wide(y, dtype) else dtype).cast(wide)
     return apply(row, first, apply("mul", second, node.number(alpha, wide))).cast(dtype)
 
 

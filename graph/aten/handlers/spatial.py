@@ -277,26 +277,40 @@ def _largest_of(node: Node, x: Symbol, rank: int, table: Symbol) -> tuple[Symbol
 def upsample_nearest(
     node: Node, x: Symbol, output_size: tuple[Extent, ...] | None, scale_factors: tuple[Number, ...] | None
 ) -> Symbol:
-    """Repeat elements by whole factors."""
-    *batch, height, width = x.shape
-    *_, tall, broad = node.shape
-    if tall % height != 0 or broad % width != 0:
-        return _nearest(node, x, scale_factors)
-    down, right = tall // height, broad // width
-    apart = apply("reshape", x, shape=(*batch, height, 1, width, 1))
-    return node.shaped(node.broadcast(apart, (*batch, height, down, width, right)))
-
-
-def _nearest(node: Node, x: Symbol, factors: tuple[Number, ...] | None) -> Symbol:
-    """Take the element that each one's position falls on; positions are rounded as in ATen."""
+    """Take the element that each one's position falls on, along both axes; positions are rounded in float32, as in ATen."""
     found = x
     for number in range(2):
         axis = len(x.shape) - 2 + number
-        extent, size = node.static((x.shape[axis], node.shape[axis]), "interpolation by factors that are not whole")
-        step = np.float32(1 / factors[number]) if factors else np.float32(extent) / np.float32(size)
-        at = np.minimum((np.arange(size).astype(np.float32) * step).astype(np.int64), extent - 1)
-        found = apply("gather", found, node.graph.constant(at), axis=axis)
-    return found
+        factor = scale_factors[number] if scale_factors else None
+        found = _nearest(node, found, axis, node.shape[axis], factor)
+    return node.shaped(found)
+
+
+def _nearest(node: Node, x: Symbol, axis: int, size: Extent, factor: Number | None) -> Symbol:
+    """Resize one axis. ATen looks at the factor unless the axis keeps its size or gets twice as long."""
+    extent = x.shape[axis]
+    if size == extent:
+        return x
+    whole = size // extent if size == extent * 2 else None
+    at: Symbol | None = None
+    if whole is None and isinstance(extent, int) and isinstance(size, int):
+        step = np.float32(1 / factor) if factor else np.float32(extent) / np.float32(size)
+        positions = np.minimum((np.arange(size).astype(np.float32) * step).astype(np.int64), extent - 1)
+        if size % extent == 0 and np.array_equal(positions, np.arange(size) // (size // extent)):
+            whole = size // extent
+        at = node.graph.constant(positions)
+    elif whole is None:
+        ratio = node.number(1 / factor, float32) if factor else apply(
+            "div", node.operand(extent, int64).cast(float32), node.operand(size, int64).cast(float32)
+        )  # fmt: skip
+        positions_at_run = apply("floor", apply("mul", counting(node.graph, size).cast(float32), ratio)).cast(int64)
+        at = apply("minimum", positions_at_run, node.operand(extent - 1, int64))
+    if whole is None:
+        assert at is not None
+        return apply("gather", x, at, axis=axis)
+    before, behind = x.shape[:axis], x.shape[axis + 1 :]
+    apart = apply("reshape", x, shape=(*before, extent, 1, *behind))
+    return apply("reshape", node.broadcast(apart, (*before, extent, whole, *behind)), shape=(*before, size, *behind))
 
 
 @handles("upsample_bilinear2d.vec", "upsample_bilinear2d.default")

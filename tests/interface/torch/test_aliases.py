@@ -199,3 +199,88 @@ def test_complex_results_have_the_strides_of_eager(function: Callable[..., Any],
         return (numbers(2, 3, 4).permute(2, 0, 1).requires_grad_(has_gradient),)
 
     assert_same(function, make)
+
+
+# -- views of inputs that are written to -------------------------------------------------------------------------------
+
+
+def _cache(x: Any) -> Any:
+    x[:, 1:3] = x[:, :2] + 1
+    return x[:, :3]
+
+
+def _halves(x: Any) -> Any:
+    x[:, x.shape[1] // 2 :].zero_()
+    return x[:, x.shape[1] // 2 :]
+
+
+def _doubled(x: Any) -> Any:
+    x.mul_(2)
+    return x, x[1:], x.t()
+
+
+def _copied(x: Any) -> Any:
+    y = x * 2
+    x.copy_(y)
+    return y[1:], x[1:], y
+
+
+def _twice(x: Any) -> Any:
+    x.copy_(x.exp())
+    y = x[1:]
+    y.add_(1)
+    return y, x[0]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("function", [_cache, _halves, _doubled, _copied, _twice])
+def test_views_of_written_inputs_share_their_memory(function: Any, dynamic: bool) -> None:
+    """Of an input that begins somewhere in its storage, as a layer of a cache does."""
+    seen = []
+    for run in (function, torch.compile(function, backend="joinery", dynamic=dynamic)):
+        storage = torch.arange(64.0).view(4, 4, 4) / 10
+        found = run(storage[1])
+        results = found if isinstance(found, tuple) else (found,)
+        values = [each.clone() for each in results]
+        laid = [(each.storage_offset(), each.stride()) for each in results]
+        storage.add_(100)
+        follow = [not torch.equal(*pair) for pair in zip(values, results, strict=True)]
+        results[0].add_(1000)
+        seen.append((values, laid, follow, int((storage > 900).sum())))
+    (values, *rest), (own, *own_rest) = seen
+    torch.testing.assert_close(own, values, rtol=1e-6, atol=1e-6)
+    assert own_rest == rest
+
+
+VIEWS_BY_STRIDES = {
+    "of an input": lambda x: x.as_strided((3,), (2,)) * 1,
+    "of an input, with an offset": lambda x: x.as_strided((3,), (2,), 3) * 1,
+    "of a view": lambda x: x[1:].t().as_strided((3,), (2,)) * 1,
+    "of a result": lambda x: (x + 1).t().as_strided((3,), (2,), 4) * 1,
+    "of a view of a result": lambda x: (x + 1)[1:].as_strided((2, 2), (2, 1)) * 1,
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("case", VIEWS_BY_STRIDES)
+def test_views_by_strides_begin_where_their_base_does(case: str, dynamic: bool) -> None:
+    function, memory = VIEWS_BY_STRIDES[case], torch.arange(60.0)
+    compiled = torch.compile(function, backend="joinery", dynamic=dynamic)
+    for offset in (0, 5, 20):
+        whole = memory[offset : offset + 36].view(6, 6)
+        for x in (whole, whole[:3, :3]):
+            assert torch.equal(compiled(x), function(x))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_complex_results_and_views_of_them_with_gradients(dynamic: bool) -> None:
+    def function(x: Any) -> Any:
+        value = torch.complex(x, x * 2)
+        return value, value.flatten()
+
+    x = torch.randn(4, 3, requires_grad=True)
+    found, wanted = torch.compile(function, backend="joinery", dynamic=dynamic)(x), function(x)
+    torch.testing.assert_close(found, wanted)
+    assert found[0].data_ptr() == found[1].data_ptr()
+    gradients = [torch.autograd.grad(each[1].abs().sum(), x)[0] for each in (found, wanted)]
+    torch.testing.assert_close(*gradients)

@@ -265,3 +265,95 @@ def test_outputs_of_types_without_keys_are_named_by_their_context() -> None:
     model = jn.compile(graph, device="cpu", cache=False)
     assert [spec.name for spec in model.outputs] == ["logits", "pair.0", "pair.1"]
     np.testing.assert_array_equal(np.stack(model(np.ones(3, np.float32))), [[2] * 3, [2] * 3, [3] * 3])
+
+
+# -- what a program was exported for ------------------------------------------------------------------------------------
+
+
+class _Function(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+class _FunctionOfTwo(_Function):
+    def forward(self, x: Any, y: Any) -> Any:
+        return self.function(x, y)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize(("function", "right", "wrong"), [
+    (lambda x: x * 2 if x.shape[0] % 2 == 0 else x * 3, 8, 9),
+    (lambda x: x.split(4)[1].sum() * 1, 7, 9),
+    (lambda x, y: x + y.sum() if y.shape[0] > 3 else x, 4, 3),
+])  # fmt: skip
+def test_conditions_on_sizes_are_checked(function: Any, right: int, wrong: int, stored: bool, tmp_path: Path) -> None:
+    arguments = (torch.randn(6, 4), torch.randn(6))[: function.__code__.co_argcount]
+    module = (_Function, _FunctionOfTwo)[len(arguments) - 1](function)
+    program = exported(module, *arguments, dynamic_shapes=tuple({0: AUTO} for _ in arguments))
+    given: Any = program
+    if stored:
+        given = tmp_path / "m.pt2"
+        torch.export.save(program, given)
+    model = jn.compile(jn.from_exported(given), "cpu")
+    good = [torch.randn(right, *each.shape[1:]) for each in arguments]
+    assert_agrees(model, module, tuple(good))
+    bad = [torch.randn(wrong, *each.shape[1:]) for each in arguments]
+    with pytest.raises(jn.UserError, match=r"size"):
+        model(*[each.numpy() for each in bad])
+
+
+@pytest.mark.parametrize(("function", "sizes"), [
+    (lambda x: x[-7:-2] * 1, (6, 4)), (lambda x: x[4 - x.shape[0]] * 1, (6, 9, 12)), (lambda x: x[-1:] * 1, (6, 2)),
+    (lambda x: x[-3:] * 1, (6, 9)),
+])  # fmt: skip
+def test_slices_from_the_end_of_symbolic_axes(function: Any, sizes: tuple[int, ...]) -> None:
+    module = _Function(function)
+    model = jn.compile(jn.from_exported(exported(module, torch.randn(6, 4), dynamic_shapes=({0: AUTO},))))
+    for size in sizes:
+        assert_agrees(model, module, (torch.randn(size, 4),))
+
+
+@pytest.mark.parametrize(("factor", "size"), [
+    (3.04, 8), (4.1, 4), ((2.05, 1.5), 10), ((3.04, 2.0), 8), (3.0, 5), (2.0, 4), (49.0, 3),
+])  # fmt: skip
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_nearest_elements_by_factors_that_are_nearly_whole(factor: Any, size: int, dynamic: bool) -> None:
+    if dynamic and factor not in (2.0, 3.0, 49.0):
+        pytest.skip("sizes by such factors have no form")
+    module = _Function(lambda x: nn.functional.interpolate(x, scale_factor=factor, mode="nearest"))
+    shapes = ({2: AUTO, 3: AUTO},) if dynamic else None
+    model = jn.compile(jn.from_exported(exported(module, torch.randn(1, 2, size, size), dynamic_shapes=shapes)))
+    for each in (size, size + 3) if dynamic else (size,):
+        assert_agrees(model, module, (torch.randn(1, 2, each, each),), 0)
+
+
+def test_conjugated_buffers_over_one_memory_are_weights_of_their_own() -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            value = torch.tensor([1 + 2j, 3 - 4j])
+            self.register_buffer("a", value)
+            self.register_buffer("b", value.conj())
+
+        def forward(self, x: Any) -> Any:
+            return torch.view_as_real(self.a * x), torch.view_as_real(self.b * x)
+
+    module = Both()
+    assert_agrees(jn.compile(jn.from_exported(exported(module, torch.ones(2)))), module, (torch.ones(2),))
+
+
+def test_tensors_with_a_negation_bit_keep_their_sign() -> None:
+    tensor = torch.tensor([1 + 2j, 3 - 4j]).conj().imag
+    model = jn.compile(jn.from_exported(exported(_Function(lambda x: x + 1), torch.ones(2))))
+    np.testing.assert_array_equal(np.asarray(model(tensor)), (tensor + 1).numpy())
+
+
+def test_constants_among_results_and_missing_files() -> None:
+    graph = jn.from_exported(exported(_Function(lambda x: (x + 1, True, 5, None, 2.5)), torch.ones(2)))
+    assert len(graph.outputs) == 2
+    with pytest.raises(jn.UserError, match=r"no file .*missing\.pt2"):
+        jn.from_exported("missing.pt2")

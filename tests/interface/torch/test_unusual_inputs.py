@@ -168,3 +168,33 @@ def test_a_part_that_fails_to_compile_is_run_by_pytorch_and_that_is_said_once(mo
     told = [str(each.message) for each in caught if str(each.message).startswith("joinery:")]
     assert told == ["joinery: a part of graph 0 is left to PyTorch: compile: no code for this; fix: none"]
     assert share() == 0
+
+
+@pytest.mark.parametrize("name", ["adaptive 3", "adaptive 4", "area", "divisor", "plain"])
+def test_infinities_stay_in_their_windows(name: str) -> None:
+    functional = torch.nn.functional
+    pool = {
+        "adaptive 3": lambda x: functional.adaptive_avg_pool2d(x, 3),
+        "adaptive 4": lambda x: functional.adaptive_avg_pool2d(x, 4),
+        "area": lambda x: functional.interpolate(x, size=(4, 4), mode="area"), "plain": lambda x: functional.avg_pool2d(x, 2),
+        "divisor": lambda x: functional.avg_pool2d(x, 2, divisor_override=3),
+    }[name]  # fmt: skip
+    x = torch.zeros(1, 1, 8, 8)
+    x[0, 0, 0, 0], x[0, 0, 7, 7] = float("inf"), float("nan")
+    compiled = torch.compile(pool, backend="joinery")
+    torch.testing.assert_close(compiled(x), pool(x), equal_nan=True)
+    gradients = []
+    for run in (compiled, pool):
+        given = torch.zeros(1, 1, 8, 8, requires_grad=True)
+        result = run(given)
+        direction = torch.ones_like(result)
+        direction[0, 0, 0, 0] = float("inf")
+        gradients += torch.autograd.grad(result, given, direction)
+    torch.testing.assert_close(*gradients)
+
+
+def test_numbers_beside_16_bit_floats_are_rounded_once() -> None:
+    x = torch.randn(1000).bfloat16()
+    for function in (lambda x: torch.add(x, 0.3, alpha=0.7), lambda x: torch.sub(x, torch.tensor(0.3), alpha=0.7)):
+        exact = function(x.double()).bfloat16()
+        assert torch.equal(torch.compile(function, backend="joinery")(x), exact)
