@@ -14,6 +14,8 @@ from ..dims.dim import Dim, Extent, maximum, minimum
 
 MAX_TEXT = 10_000
 """Characters of a condition, beyond which nobody reads it."""
+MAX_FACTOR = 1 << 10
+"""Greatest factor of a size, and denominator of one, that are read."""
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Extent, Extent], Extent]] = {
     ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
 }  # fmt: skip
@@ -38,21 +40,24 @@ def checks_of(conditions: Sequence[str], sizes: Mapping[str, Extent]) -> tuple[l
     checks, unread = [], []
     for condition in conditions:
         try:
-            both = _sides(condition, sizes)
+            pairs = _equal_pairs(condition, sizes)
         except (_UnreadError, UserError, SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
             unread.append(condition)
             continue
-        found = _check(*both, condition)
-        if found is not None:
-            checks.append(found)
+        checks += [found for pair in pairs if (found := _check(*pair, condition)) is not None]
     return checks, unread
 
 
-def _sides(text: str, sizes: Mapping[str, Extent]) -> tuple[Extent, Extent]:
-    """Return two sizes that are equal where a condition holds."""
+def _equal_pairs(text: str, sizes: Mapping[str, Extent]) -> list[tuple[Extent, Extent]]:
+    """Return pairs of sizes that are equal where a condition holds."""
     if len(text) > MAX_TEXT:
         raise _UnreadError
     tree = ast.parse(text, mode="eval").body
+    every = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
+    return [_sides(each, sizes) for each in every]
+
+
+def _sides(tree: ast.expr, sizes: Mapping[str, Extent]) -> tuple[Extent, Extent]:
     if not isinstance(tree, ast.Compare) or len(tree.ops) != 1:
         raise _UnreadError
     left, right = _extent(tree.left, sizes), _extent(tree.comparators[0], sizes)
@@ -103,7 +108,29 @@ def _extent(node: ast.expr, sizes: Mapping[str, Extent]) -> Extent:
                 return result
         case ast.Call(func=ast.Name(id=name), args=[one_node, two_node], keywords=[]) if name in _FUNCTIONS:
             return _FUNCTIONS[name](_extent(one_node, sizes), _extent(two_node, sizes))
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="math"), attr=attr), args=[argument], keywords=[]):
+            return _rounded(attr, argument, sizes)
     known = sizes.get(ast.unparse(node))
     if known is None:
         raise _UnreadError
     return known
+
+
+def _rounded(name: str, node: ast.expr, sizes: Mapping[str, Extent]) -> Extent:
+    """Return `math.trunc(0.5*torch.sym_float(size))`, and so on: of sizes, which are not negative, times a fraction of 2, or
+    divided by a whole number."""
+    if name not in ("trunc", "floor", "ceil"):
+        raise _UnreadError
+    match node:
+        case ast.BinOp(left=size, op=ast.Div(), right=ast.Constant(value=int() as divisor)) if 0 < divisor <= MAX_FACTOR:
+            whole = _extent(size, sizes)
+            return -1 * ((-1 * whole) // divisor) if name == "ceil" else whole // divisor
+        case ast.BinOp(
+            left=ast.Constant(value=float() as factor), op=ast.Mult(),
+            right=ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="sym_float"), args=[size], keywords=[]),
+        ) if 0 < factor < MAX_FACTOR:  # fmt: skip
+            numerator, denominator = factor.as_integer_ratio()
+            if denominator <= MAX_FACTOR:  # products of sizes and such factors are exact in float64
+                whole = _extent(size, sizes) * numerator
+                return -1 * ((-1 * whole) // denominator) if name == "ceil" else whole // denominator
+    raise _UnreadError

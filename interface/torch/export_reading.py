@@ -125,6 +125,7 @@ class _Exported:
                 elif type(value).__name__ == "SymInt":
                     values[text] = extent_of(value, self.reader.names)
         checks, unread = checks_of(self.conditions, values)
+        unread += self.reader.unread
         if unread:
             shown = "; ".join(unread)
             warnings.warn(f"from_exported: runs do not check what the model was exported for: {shown:.500}", stacklevel=4)

@@ -31,6 +31,12 @@ _OF_NUMBERS = {
     "sqrt": "sqrt", "log": "log", "log2": "log2", "exp": "exp", "sin": "sin", "cos": "cos", "tanh": "tanh", "abs": "abs",
 }  # fmt: skip
 """Functions of floats that data or sizes decide → rows."""
+_OF_TRUTHS = {
+    "ge": "greater_equal", "gt": "greater", "le": "less_equal", "lt": "less", "eq": "equal", "ne": "not_equal",
+    "and": "logical_and", "or": "logical_or", "not": "logical_not", "add": "add", "sub": "sub", "mul": "mul",
+    "floordiv": "floor_div", "mod": "mod",
+}  # fmt: skip
+"""Functions that assertions are made of → rows."""
 _FUNCTION = re.compile(r"^(_sym_|sym_(?!float)|math_)|_$")
 """What names of functions of symbolic numbers have around those of Python."""
 _HIGHER_ORDER = frozenset({"cond", "while_loop", "scan", "map_impl"})
@@ -41,11 +47,13 @@ class Reader:
 
     Attributes:
         names: new names of symbolic sizes.
-        refused: nodes that cannot be read, and why; filled by `read` unless `strict`.
+        refused: nodes that cannot be read, and why; of strict readers, sizes that nothing may need.
         sources: constants that the graph holds itself.
         modules: graphs that it holds, for operators that run them.
         conditions: nodes that compare sizes, and what they give.
         opaque: nodes that make sizes of expressions without a form, which have their names.
+        is_inside: whether it is a graph that an operator of another one runs.
+        unread: the messages of assertions that have no form here.
     """
 
     def __init__(self, module: Any, names: Mapping[str, str] | None = None, *, strict: bool = True) -> None:
@@ -56,6 +64,8 @@ class Reader:
         self.modules: dict[str, Any] = {}
         self.conditions: dict[str, Any] = {}
         self.opaque: set[str] = set()
+        self.is_inside = False
+        self.unread: list[str] = []
 
     def begin_again(self) -> None:
         """Forget what was read of nodes, since the graph has changed; inputs and names of sizes stay."""
@@ -113,6 +123,9 @@ class Reader:
             try:
                 call = self._node(node)
             except JoineryError as error:
+                if self.strict and type(node.meta.get("val")).__name__ == "SymInt":
+                    self.refused[node.name] = error  # matters where an operator needs the size
+                    continue
                 if self.strict:
                     raise type(error)(f"node {node.name!r} ({node.target}), from {location_of(node)}: {error}") from None
                 self.refused[node.name] = error
@@ -156,6 +169,8 @@ class Reader:
                 self.conditions[node.name] = value
                 return None
             raise UnsupportedError(f"{_shown(node.target)} is not supported; fix: export the model without it")
+        if overload.startswith("aten._assert_scalar.") and self.strict:
+            return self._assertion(node)
         if overload.split(".")[1] in _SILENT:
             self.refs[node.name] = self.size(value) if value is not None else None
             return None
@@ -202,6 +217,39 @@ class Reader:
             raise UnsupportedError("it gives a number to Python")
         return self._number(node, _ITEM, {"SymInt": int64, "SymBool": bool_}.get(type(value).__name__, float64))
 
+    def _assertion(self, node: Any) -> Call | None:
+        """Return the call that requires a condition on numbers that data decides; None for one without a form."""
+        condition, message = node.args[0], str(node.args[1] if len(node.args) > 1 else "a condition must hold")
+        if condition is True:
+            return None
+        try:
+            tree = self._tree(condition)
+        except UnsupportedError:
+            tree = None
+        if isinstance(tree, tuple) and tree[0] == "greater_equal" and isinstance(tree[1], Dim) and tree[2] in (0, False):
+            return None  # as sizes are
+        if tree is None or self.is_inside:
+            self.unread.append(message)
+            return None
+        return Call(node.name, "number.asserted.default", (tree, message), {}, (), location_of(node))
+
+    def _tree(self, value: Any) -> Argument:
+        """Return a function of numbers: a row and what it is applied to. Numbers that `.item()` gives are the tensors that hold
+        them, since sizes are never negative."""
+        if isinstance(value, (bool, int, float)):
+            return value
+        if not isinstance(value, torch.fx.Node):
+            raise UnsupportedError(f"{value!r:.40} in an assertion")
+        if _overload_name(value.target) == _ITEM:
+            return self.argument(value.args[0])
+        row = _OF_TRUTHS.get(_FUNCTION.sub("", getattr(value.target, "__name__", "")))
+        if row is not None and value.op == "call_function" and not value.kwargs:
+            return (row, *[self._tree(each) for each in value.args])
+        known = self.refs.get(value.name)
+        if isinstance(known, (int, Dim)):
+            return known
+        raise UnsupportedError(f"{_shown(value.target)} in an assertion")
+
     def _float(self, node: Any) -> Call | None:
         """Return the call that computes a float; None if it has no form, which matters where a tensor needs it."""
         row = _OF_NUMBERS.get(_FUNCTION.sub("", getattr(node.target, "__name__", "")))
@@ -231,6 +279,7 @@ class Reader:
     def _body(self, module: Any) -> Program:
         """Return a graph that an operator runs as a program; its sizes are those of this one."""
         inner = Reader(module, self.names)
+        inner.is_inside, inner.unread = True, self.unread
         nodes = list(module.graph.nodes)
         sources = [inner.source(node, node.name) for node in nodes if node.op == "placeholder"]
         calls = inner.calls(nodes)
@@ -278,6 +327,8 @@ class Reader:
                 return self._body(self.modules[value.name])
             if value.name in self.conditions:
                 return condition_of(self.conditions[value.name].node.expr, self.names)
+            if self.strict and value.name in self.refused:
+                raise self.refused[value.name]
             if value.name not in self.refs:
                 raise UnsupportedError(f"it needs {value.name!r}, which has no form in joinery; fix: see there")
             return self.refs[value.name]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ....promotion.dtype import DType, bool_, float64, int64
 from ....promotion.errors import UserError
 from ...construction import primitives
-from ...dims.dim import Dim, Extent
+from ...dims.dim import Dim, Extent, maximum, minimum
 from ...functions.building import apply
 from ...functions.complex.parts import Complex
 from ...functions.conversion import bitcast
@@ -75,6 +77,66 @@ def assert_async(node: Node, x: Symbol, assert_msg: str = "a tensor must hold, a
     holds = apply("not_equal", primitives.reshape(x, ()), node.number(0, x.dtype))
     node.hold(data_sized.size_of(holds.cast(int64)), assert_msg)
     return ()
+
+
+@handles("asserted.default", namespace="number", alone=True)
+def asserted(node: Node, condition: Any, message: str) -> tuple[()]:
+    """Require a condition on numbers: rows and what they are applied to, nested; numbers that data decides are tensors."""
+    holds = _indicator(condition)
+    if holds is None:
+        holds = data_sized.size_of(_number_of(node, condition).cast(int64))
+    if isinstance(holds, Dim):
+        node.hold(holds, message)
+    else:
+        node.require(holds == 1, message, "export the model again")
+    return ()
+
+
+def _indicator(value: Any) -> Extent | None:
+    """Return 1 or 0 for a condition on sizes alone, a size for what is not one; None where a tensor is part of it."""
+    if not isinstance(value, tuple):
+        return value if isinstance(value, (int, Dim)) else None
+    row, *parts = value
+    extents = [_indicator(part) for part in parts]
+    if any(each is None for each in extents):
+        return None
+    first, second = [each for each in extents if each is not None][:2] if len(extents) > 1 else (extents[0], 0)
+    assert first is not None
+    match row:
+        case "equal" | "not_equal":
+            differs = minimum((first - second) * (first - second), 1)
+            return differs if row == "not_equal" else 1 - differs
+        case "greater" | "less_equal":
+            more = minimum(maximum(first - second, 0), 1)
+            return more if row == "greater" else 1 - more
+        case "less" | "greater_equal":
+            more = minimum(maximum(second - first, 0), 1)
+            return more if row == "less" else 1 - more
+        case "logical_and" | "mul":
+            return first * second
+        case "logical_or":
+            return maximum(first, second)
+        case "logical_not":
+            return 1 - first
+        case "add":
+            return first + second
+        case "sub":
+            return first - second
+    return None
+
+
+def _number_of(node: Node, value: Any) -> Symbol:
+    """Return a number without axes; of whole numbers alone, in int64."""
+    if isinstance(value, tuple):
+        row, *parts = value
+        operands = [_number_of(node, part) for part in parts]
+        if row.startswith("logical"):
+            return apply(row, *operands)
+        wide = float64 if any(each.dtype.is_float for each in operands) else int64
+        return apply(row, *[each.cast(wide) for each in operands])
+    if isinstance(value, Symbol):
+        return primitives.reshape(value, ())
+    return node.operand(value, bool_ if isinstance(value, bool) else float64 if isinstance(value, float) else int64)
 
 
 @handles("_local_scalar_dense.default")

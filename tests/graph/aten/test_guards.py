@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import joinery as jn
 import pytest
 from joinery.graph.aten.guards import checks_of
@@ -31,6 +33,10 @@ def holds(condition: str, n: int, m: int = 1) -> bool:
     ("L['x'].size()[0]**2 >= 10", lambda n, m: n * n >= 10),
     ("max(L['x'].size()[0], L['k']) == 6", lambda n, m: max(n, m) == 6),
     ("L['x'].size()[0] // L['k'] == 2", lambda n, m: n // m == 2),
+    ("math.trunc(0.5*torch.sym_float(L['x'].size()[0])) >= 2", lambda n, m: int(0.5 * n) >= 2),
+    ("math.ceil(0.75*torch.sym_float(L['x'].size()[0])) != 3", lambda n, m: math.ceil(0.75 * n) != 3),
+    ("math.trunc(L['x'].size()[0] / 3) == 2 and L['k'] > 2", lambda n, m: n // 3 == 2 and m > 2),
+    ("math.ceil(L['x'].size()[0] / 2) != 1", lambda n, m: math.ceil(n / 2) != 1),
     ("L['x'].size()[0] - ((1 + L['x'].size()[0]) // 2) == 1", lambda n, m: n - (n + 1) // 2 == 1),
 ])  # fmt: skip
 def test_conditions_hold_for_the_same_sizes(condition: str, right: object) -> None:
@@ -47,8 +53,9 @@ def test_what_always_holds_is_no_check_and_what_never_does_is_refused() -> None:
 
 @pytest.mark.parametrize("condition", [
     "L['y'].size()[0] == 1", "L['x'].stride()[0] == 4", "__import__('os').system('true') == 0", "0 < L['k'] < 3",
-    "L['x'].size()[0] == 1 and L['k'] == 2", "L['x'].size()[0] / 2 == 1", "L['x'].size()[0] == True", "1.5 == L['k']",
-    "L['k'] ** 99999 == 1", "L['k'] // 0 == 1", "L['k'] ==", "(" * 5000 + ")" * 5000, "9" * 20_000 + " == L['k']",
+    "L['x'].size()[0] == 1 or L['k'] == 2", "L['x'].size()[0] / 2 == 1", "L['x'].size()[0] == True", "1.5 == L['k']",
+    "L['k'] ** 99999 == 1", "L['k'] // 0 == 1", "L['k'] ==",
+    "math.trunc(0.1*torch.sym_float(L['k'])) == 1", "(" * 5000 + ")" * 5000, "9" * 20_000 + " == L['k']",
 ])  # fmt: skip
 def test_other_texts_are_named_and_never_run(condition: str) -> None:
     assert checks_of([condition], SIZES) == ([], [condition])

@@ -185,3 +185,37 @@ def test_parts_of_unique_whose_sizes_another_part_decides(dim: int | None) -> No
     for found in (jn.evaluate(graph, x.numpy()), jn.compile(graph)(x.numpy())):
         for one, two in zip(found, Model()(x), strict=True):
             np.testing.assert_array_equal(one, two.numpy())
+
+
+# -- assertions about numbers that data decides ------------------------------------------------------------------------
+
+
+class Sized(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        count = x.sum().item()
+        torch._check(count >= 0)
+        torch._check(count < 50)
+        return torch.zeros(count, 2) + 1
+
+
+class Quotient(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        count = x.sum().item()
+        torch._check(count != 3)
+        torch._check(count > -5, lambda: "more than -5")
+        return torch.ones(2) / count
+
+
+@pytest.mark.parametrize(("module", "good", "bad"), [
+    (Sized(), [[3, 4], [0, 0], [40, 9]], [[40, 20], [-4, 2]]), (Quotient(), [[3, 4], [-4, 2]], [[1, 2], [-4, -4]]),
+])  # fmt: skip
+def test_runs_check_what_the_model_asserts_of_numbers(module: Any, good: list[Any], bad: list[Any], tmp_path: Any) -> None:
+    model = jn.compile(jn.from_exported(torch.export.export(module, (torch.tensor([1, 3]),))), "cpu")
+    model.save(tmp_path / "m.joinery")
+    for run in (model, jn.load(tmp_path / "m.joinery")):
+        for values in good:
+            wanted = module(torch.tensor(values)).numpy()
+            np.testing.assert_allclose(run(np.array(values)), wanted, rtol=1e-6)
+        for values in bad:
+            with pytest.raises(jn.UserError, match="assertion"):
+                run(np.array(values))
