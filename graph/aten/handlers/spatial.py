@@ -46,6 +46,7 @@ def convolution(
     dilation: tuple[int, ...], transposed: bool, output_padding: tuple[int, ...], groups: int,
 ) -> Symbol:  # fmt: skip
     """Convolve, or convolve backwards; what is added enters before the only rounding."""
+    node.static((groups,), "the number of groups of a convolution")
     rank = len(weight.shape) - 2
     alone = len(x.shape) == rank + 1
     if alone:
