@@ -134,6 +134,8 @@ def rms_norm(symbol: SymbolLike, x: SymbolLike, *vectors: SymbolLike) -> SymbolL
 
 _SELECTED = 8
 """Up to so many largest or smallest elements are found one after the other, each by a reduction; more of them by sorting."""
+_LONG = 2048
+"""Lines of so many elements are cut into blocks first."""
 
 
 def argsort(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
@@ -155,24 +157,53 @@ def _in_order(x: SymbolLike, axis: int, descending: bool) -> SymbolLike:
 
 
 def top_positions(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
-    """Find a few positions by reductions of keys that carry them, more in long lines by a limit, or take the first of all."""
+    """Find positions by keys of 32 bits, or take the first of all that are sorted, by two keys each."""
     axis, k, largest = symbol.attrs["axis"], symbol.attrs["k"], symbol.attrs["largest"]
     keys = _keys(_last(x, axis), largest)
-    extent = x.shape[axis]
-    if len(keys) == 1 and k > _SELECTED and (not isinstance(extent, int) or extent >= 16 * k):
-        return _from_last(_chosen(keys[0], k), axis)
-    if len(keys) > 1 or not 0 < k <= _SELECTED:
-        order = _in_order(x, axis, largest)
-        stops = tuple([k if a == axis else extent for a, extent in enumerate(order.shape)])
-        return _apply("slice", order, starts=(0,) * len(stops), stops=stops, steps=(1,) * len(stops))
-    packed = _apply("add", _apply("mul", _cast(keys[0], int64), 1 << 32), _counting(x, x.shape[axis]))
-    along = (len(x.shape) - 1,)
+    if len(keys) == 1 and k > 0:
+        return _from_last(_first_positions(keys[0], k), axis)
+    order = _in_order(x, axis, largest)
+    stops = tuple([k if a == axis else extent for a, extent in enumerate(order.shape)])
+    return _apply("slice", order, starts=(0,) * len(stops), stops=stops, steps=(1,) * len(stops))
+
+
+def _first_positions(keys: SymbolLike, k: int) -> SymbolLike:
+    """Return the positions of the `k` least keys of lines, in order: of long lines by blocks, a few by reductions of keys that
+    carry positions, more by a limit, or the first of all."""
+    extent, along = keys.shape[-1], (len(keys.shape) - 1,)
+    if isinstance(extent, int) and extent >= max(_LONG, 32 * k):
+        return _in_blocks(keys, k, extent)
+    if k > _SELECTED and (not isinstance(extent, int) or extent >= 16 * k):
+        return _chosen(keys, k)
+    if k > _SELECTED:
+        return _apply("slice", _sorted_positions(keys), starts=(0,) * len(keys.shape), stops=(*keys.shape[:-1], k),
+                      steps=(1,) * len(keys.shape))  # fmt: skip
+    packed = _apply("add", _apply("mul", _cast(keys, int64), 1 << 32), _counting(keys, extent))
     found = [_apply("reduce_min", packed, axes=along, keepdims=True)]
     while len(found) < k:  # packed keys differ from each other: the next one is the least of those that are larger
         left = _apply("where", _apply("greater", packed, found[-1]), packed, int(int64.max_value))
         found.append(_apply("reduce_min", left, axes=along, keepdims=True))
     rows = found[0] if k == 1 else _apply("concat", *found, axis=along[0])
-    return _from_last(_apply("bitwise_and", rows, (1 << 32) - 1), axis)
+    return _apply("bitwise_and", rows, (1 << 32) - 1)
+
+
+def _in_blocks(keys: SymbolLike, k: int, extent: int) -> SymbolLike:
+    """Find the `k` blocks of a line whose least keys come first, and the keys in them.
+
+    No other block has one of the first `k`: each of those blocks has a key before all of its, or an equal one at a lower
+    position. Blocks keep their order, so that equal keys do, and are of such a size that there are as many as keys to look at.
+    """
+    size = 1 << max(4, round(math.log2(extent / k) / 2))
+    count, rank = -(-extent // size), len(keys.shape)
+    low, high = (0,) * rank, (*(0,) * (rank - 1), count * size - extent)
+    padded = _apply("pad", keys, low=low, high=high, mode="constant", value=int(int32.max_value)) if high[-1] else keys
+    least = _apply("reduce_min", _apply("reshape", padded, shape=(*keys.shape[:-1], count, size)), axes=(rank,), keepdims=False)
+    blocks = _first_positions(least, k)
+    blocks = _apply("take_along_axis", blocks, _sorted_positions(_cast(blocks, int32)), axis=rank - 1)
+    first = _apply("reshape", _apply("mul", blocks, size), shape=(*keys.shape[:-1], k, 1))
+    positions = _apply("reshape", _apply("add", first, _counting(keys, size)), shape=(*keys.shape[:-1], k * size))
+    inside = _apply("take_along_axis", padded, positions, axis=rank - 1)
+    return _apply("take_along_axis", positions, _first_positions(inside, k), axis=rank - 1)
 
 
 def _chosen(keys: SymbolLike, k: int) -> SymbolLike:

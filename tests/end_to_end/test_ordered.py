@@ -372,3 +372,27 @@ def test_running_integers_of_every_length(dtype: str) -> None:
         np.testing.assert_array_equal(sums, np.cumsum(x, -1, dtype=sums.dtype))
         np.testing.assert_array_equal(largest, np.maximum.accumulate(x, -1))
         np.testing.assert_array_equal(smallest, np.minimum.accumulate(x, -1))
+
+
+@pytest.mark.parametrize(("shape", "k", "dtype"), [
+    ((3, 2048), 1, jn.float32), ((2, 5000), 7, jn.float32), ((2, 50_001), 10, jn.float32), ((1, 32_000), 1000, jn.float32),
+    ((4, 3000), 64, jn.float16), ((2, 4097), 40, jn.int8), ((2, 9000), 12, jn.bool), ((1, 200_000), 100, jn.int32),
+    ((1, 70_000), 9, jn.uint8), ((5, 2047), 63, jn.float32),
+])  # fmt: skip
+@pytest.mark.parametrize("largest", [True, False])
+def test_a_few_of_long_lines(shape: tuple[int, int], k: int, dtype: Any, largest: bool) -> None:
+    """Lines are cut into blocks; equal elements, at the ends of blocks too, keep their order."""
+    rng = np.random.default_rng(29)
+    g = jn.Graph("g", [jn.TensorType(dtype, shape, "x")])
+    g.output(*jn.top_k(g.inputs[0], k, -1, largest))
+    model = jn.compile(g, cache=False)
+    lines = [rng.integers(0, 2, shape), rng.integers(-100, 100, shape), np.zeros(shape), np.arange(shape[1]) + np.zeros(shape)]
+    if dtype.is_float:
+        lines += [rng.standard_normal(shape), np.where(rng.random(shape) < 0.01, np.nan, 0.0), np.full(shape, np.inf)]
+    for line in lines:
+        x = line.astype(dtype.numpy)
+        wide = np.where(np.isnan(x.astype(np.float64)), np.inf, np.clip(x.astype(np.float64), -1e300, 1e300))
+        wanted = np.argsort(-wide if largest else wide, axis=-1, kind="stable")[:, :k]
+        values, positions = model(x)
+        np.testing.assert_array_equal(positions, wanted)
+        np.testing.assert_array_equal(values, np.take_along_axis(x, wanted, -1))
