@@ -268,7 +268,7 @@ def test_operators_without_a_form_run_in_pytorch_and_are_reported() -> None:
 
 
 @pytest.mark.parametrize("operand", [
-    lambda x: x.relu()[1:], lambda x: x.relu().t(), lambda x: x[1:], lambda x: x.relu(), lambda x: x.t() + 1,
+    lambda x: x.relu()[1:], lambda x: x.relu().t(), lambda x: x.relu(), lambda x: x.t() + 1,
     lambda x: (x.t() + 1)[1:], lambda x: (x + 1).split(1)[2], lambda x: (x + 1)[:, ::2].expand(2, 3, 2),
 ])  # fmt: skip
 def test_views_by_strides_count_from_the_beginning_of_the_storage(operand: Any) -> None:
@@ -276,6 +276,15 @@ def test_views_by_strides_count_from_the_beginning_of_the_storage(operand: Any) 
     x = torch.randn(3, 4)
     assert_same(compiled(function)(x), function(x))
     assert joinery.torch.report().share == 1
+
+
+def test_views_by_strides_of_the_storage_of_an_input_are_left_to_pytorch() -> None:
+    """Where an input begins in its storage is known to each call alone."""
+    function = lambda x: x[1:].as_strided((2, 3), (2, 1), 1) * 2  # noqa: E731
+    run = compiled(function)
+    for x in (torch.randn(3, 4), torch.randn(20)[5:17].view(3, 4)):
+        assert_same(run(x), function(x))
+    assert joinery.torch.report().share == 0.5
 
 
 @pytest.mark.parametrize("repeated", [
