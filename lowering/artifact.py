@@ -284,7 +284,7 @@ class GpuSlice:
 
 def clamped_positions(positions: Sequence[int], count: int) -> list[int]:
     """Return which of `count` rows positions mean: those below 0 count from the end, those out of range are clamped."""
-    return [min(max(position + count if position < 0 else position, 0), count - 1) for position in positions]
+    return [max(min(position + count if position < 0 else position, count - 1), 0) for position in positions]
 
 
 @dataclass(frozen=True, slots=True)

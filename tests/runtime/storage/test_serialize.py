@@ -62,8 +62,9 @@ def on_gpu(graph) -> CompiledGraph:
     )
     carried = (GpuCarried(("input", 0), 0, 1, 2, (("temporary", 0),) * 2), GpuCarried(("variable", 0), 3))
     branch = GpuBranch(("temporary", 0), (GpuSection(0, 1),), (), ("temporary", 0))
+    slices = GpuSlice(("output", 0), 4, "4*batch"), GpuSlice(("input", 0), 4, 8, ("temporary", 0), "batch", 32)
     loop = GpuLoop(
-        (branch,), carried, (GpuSlice(("output", 0), 4, "4*batch"),), "seq", None, (GpuSection(1, 1),), ("temporary", 0),
+        (branch,), carried, slices, "seq", None, (GpuSection(1, 1),), ("temporary", 0),
         None, ("temporary", 0), True,
     )  # fmt: skip
     steps = (GpuSection(0, 2), loop)
@@ -193,6 +194,10 @@ def test_wrong_programs_of_gpus_are_refused(on_gpu, edit, message):
         (lambda steps: steps[1][2][0].__setitem__(2, -2), "variable -2"),
         (lambda steps: steps[1][2][0].__setitem__(4, []), "a carried value without two locations"),
         (lambda steps: steps[1][3][0].__setitem__(2, -4), "-4 is out of range"),
+        (lambda steps: steps[1][3][1].__setitem__(3, ["input", 99]), "a step with input 99 of"),
+        (lambda steps: steps[1][3][1].__setitem__(4, -1), "-1 is out of range"),
+        (lambda steps: steps[1][3][1].__setitem__(5, 16), "positions of 16 bits"),
+        (lambda steps: steps[1][3][1].pop(), "expected a list of 6"),
         (lambda steps: steps[1].__setitem__(7, None), "a loop with a condition that nothing reads"),
         (lambda steps: steps[1].__setitem__(10, 1), "expected true or false"),
         (lambda steps: steps[1][1][0].__setitem__(1, ["temporary", 7]), "a step with temporary 7 of 1"),
