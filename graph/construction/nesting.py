@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from ...promotion.dtype import string
 from ..dims.dim import Dim
 
 
@@ -67,12 +68,13 @@ def _knowing(graph: Any, attrs: Mapping[str, object] | None) -> Any:
 
 
 def _open_arm(graph: Any, kind: str, operands: Iterable[object]) -> Any:
-    """Return the innermost arm; None, too, where it cannot have the operation: operations of the host, and sizes that came
+    """Return the innermost arm; None, too, where it cannot have the operation: those of the host, strings, and sizes that came
     after the arm was begun."""
     found, region = None, graph.open
     while region is not None:
         found, region = region if region.is_arm else found, region.open
-    if found is None or kind == "host":
+    operands = list(operands)
+    if found is None or kind == "host" or any(getattr(operand, "dtype", None) is string for operand in operands):
         return None
     sizes = [extent for operand in operands for extent in getattr(operand, "shape", ()) if isinstance(extent, Dim)]
     return found if all(size.symbols() <= found.outer_dims for size in sizes) else None

@@ -453,3 +453,12 @@ def test_operations_of_the_host_stay_outside_of_arms() -> None:
     given = np.array([1, 0, 2], np.float32)
     assert jn.compile(g, "cpu")(np.bool_(True), given)[0] == 3
     assert jn.compile(g, "cpu")(np.bool_(False), given)[0] == 0
+
+
+def test_strings_stay_outside_of_arms() -> None:
+    g = jn.Graph("g", [jn.TensorType(jn.string, (4,), "s"), jn.TensorType(jn.bool, (), "p"), jn.TensorType(F32, (2, 2), "x")])
+    text, flag, x = g.inputs
+    g.output(jn.cond(flag, lambda: jn.where(jn.string_equal(jn.reshape(text, (2, 2)), "a"), x, 0.0), lambda: x))
+    given = np.array(["a", "b", "a", "c"], dtype=object), floats(2, 2)
+    for chosen, wanted in ((True, given[1] * [[1, 0], [1, 0]]), (False, given[1])):
+        np.testing.assert_allclose(jn.compile(g, "cpu")(given[0], np.bool_(chosen), given[1]), wanted)
