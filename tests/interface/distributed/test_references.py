@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import joinery as jn
@@ -136,6 +137,23 @@ def test_pickles_of_models_name_the_reference() -> None:
     cloudpickle = pytest.importorskip("cloudpickle", reason="closures are pickled by cloudpickle, which Dask brings")
     with pytest.raises(TypeError, match=r"joinery\.distributed\.reference"):
         cloudpickle.dumps(lambda x: model(x))
+
+
+def computed_size() -> jn.Graph:
+    """An input of a computed size, so that calls go through Python."""
+    graph = jn.Graph("computed", [jn.TensorType(jn.float32, (jn.dim("n") * 2, "n"), "x")])
+    graph.output(graph.inputs[0] * 2, name="y")
+    return graph
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("graph", [scorer, computed_size])
+@pytest.mark.parametrize("method", ["__call__", "run", "bind", "save", "plan"])
+def test_pickles_of_methods_of_models_name_the_reference(method: str, graph: Callable[[], jn.Graph], protocol: int) -> None:
+    """What `pool.map(model.__call__, blocks)` sends: addresses of this process would be in it."""
+    model = jn.compile(graph(), device="cpu")
+    with pytest.raises(TypeError, match=r"cannot be pickled; fix: m\.save.*joinery\.distributed\.reference"):
+        pickle.dumps(getattr(model, method), protocol)
 
 
 def test_pickles_of_graphs_and_symbols_name_the_reference() -> None:
