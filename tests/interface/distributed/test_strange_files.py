@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import struct
+import subprocess
+import sys
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -130,6 +132,19 @@ def test_dtypes_that_numpy_does_not_know(folder: Path, name: str, dtype: str) ->
     assert found.tobytes() == values[:, ::-1].tobytes()
     assert main(["batch", "m.joinery", "--input", "x=y.npy", "--output", "z.npy", "--quiet"]) == 0  # what it wrote
     assert np.load("z.npy").tobytes() == values.tobytes()
+
+
+def test_bfloat16_of_safetensors_in_a_process_of_its_own(folder: Path) -> None:
+    """Which has not loaded ml_dtypes when it opens the file, as this one has."""
+    graph = jn.Graph("double", [jn.TensorType(jn.bfloat16, ("batch", SIZE), "x")])
+    graph.output(graph.inputs[0] + graph.inputs[0], name="y")
+    jn.compile(graph, device="cpu").save("m.joinery")
+    values = rows(20).astype(ml_dtypes.bfloat16)
+    jn.save_safetensors({"x": values}, "x.safetensors")
+    command = ["batch", "m.joinery", "--input", "x=x.safetensors", "--output", "y.npy", "--quiet"]
+    done = subprocess.run([sys.executable, "-P", "-m", "joinery", *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert np.load("y.npy").tobytes() == (values + values).tobytes()
 
 
 def test_bytes_of_another_size_stay_refused(folder: Path, batch: Run) -> None:
