@@ -32,7 +32,8 @@ def map_blocks(
 
     Args:
         reference: what `reference` returned.
-        arrays, named: one array per input, by position or by name; what is no array of Dask is one block.
+        arrays, named: one array per input, by position or by name; what is no array of Dask is one block, however large, unless
+            it has chunks of its own, as arrays of Zarr have.
         independent: dims of which you know that the graph treats each element alone, where joinery does not find it out.
         same_target: whether blocks are refused by workers whose code is not that of this machine's kind of CPU.
 

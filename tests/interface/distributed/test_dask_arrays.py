@@ -95,6 +95,42 @@ def test_chunks_that_would_change_results_are_refused(
         jn.distributed.map_blocks(two_outputs, x, z.rechunk(16))
 
 
+@pytest.mark.parametrize("wrap", ["ndarray", "memmap", "list", "DataArray"])
+def test_what_has_no_chunks_is_one_block_however_large(
+    two_outputs: jn.distributed.ModelReference, tmp_path: Path, wrap: str
+) -> None:
+    """Dask would cut NumPy's arrays above its `array.chunk-size`."""
+    import dask
+
+    x, z = rows(20), np.arange(16, dtype=np.float32)
+    np.save(tmp_path / "z.npy", z)
+    xarray = pytest.importorskip("xarray", reason="the extra dask is not installed")
+    given = {"ndarray": z, "memmap": np.load(tmp_path / "z.npy", mmap_mode="r"), "list": list(z), "DataArray": xarray.DataArray(z)}
+    with dask.config.set({"array.chunk-size": "16B"}):
+        scaled, largest = jn.distributed.map_blocks(two_outputs, da.from_array(x, chunks=(6, 16)), given[wrap])
+        whole, _ = jn.distributed.map_blocks(two_outputs, x, given[wrap])
+    assert scaled.chunks == ((6, 6, 6, 2), (16,))
+    assert whole.chunks == ((20,), (16,))
+    for found in (scaled, whole):
+        assert np.array_equal(found.compute(scheduler="sync"), x * z)
+
+
+def test_arrays_of_zarr_keep_their_chunks(reference: jn.distributed.ModelReference, tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr", reason="the extra dask is not installed")
+    import dask
+
+    x = rows(20)
+    group = zarr.open_group(tmp_path / "x.zarr", mode="w")
+    group.create_array("rows", data=x, chunks=(6, 16))
+    group.create_array("columns", data=x, chunks=(20, 4))
+    with dask.config.set({"array.chunk-size": "400B"}):
+        y = jn.distributed.map_blocks(reference, group["rows"])
+        assert y.chunks == ((6, 6, 6, 2), (5,))
+        assert np.array_equal(y.compute(scheduler="sync"), reference()(x))
+        with pytest.raises(jn.UserError, match=r"has blocks of 4; fix: dask\.array\.asarray\(x\)\.rechunk\(\{1: -1\}\)"):
+            jn.distributed.map_blocks(reference, group["columns"])
+
+
 def test_arrays_that_do_not_fit_are_refused_before_anything_runs(reference: jn.distributed.ModelReference) -> None:
     x = rows(20)
     with pytest.raises(jn.UserError, match=r"input 'x' expects x: .*, got float64; fix: \.astype\('float32'\)"):
