@@ -224,11 +224,11 @@ def _fit(
             )
         given: tuple[int | None, ...] = (column.rows, width)
     else:
-        given = (column.rows, *column.item)
+        given = () if column.is_number else (column.rows, *column.item)
     if len(given) != len(spec.shape):
-        raise UserError(
-            f"{what}: input {spec.text} has {len(spec.shape)} axes, {source} has {len(given)}, {given}; fix: reshape it"
-        )
+        found = f"{source} is a number" if column.is_number else f"{source} has {len(given)}, {given}"
+        fix = "a file with a number, as numpy.save(path, array[0]) writes" if not spec.shape else "an array with these axes"
+        raise UserError(f"{what}: input {spec.text} has {len(spec.shape)} axes, {found}; fix: {fix}")
     for axis, (extent, size) in enumerate(zip(spec.shape, given, strict=True)):
         if isinstance(extent, int):
             if size != extent:

@@ -147,6 +147,56 @@ def test_bfloat16_of_safetensors_in_a_process_of_its_own(folder: Path) -> None:
     assert np.load("y.npy").tobytes() == (values + values).tobytes()
 
 
+def scaled(dtype: str = "float32") -> None:
+    """Save a model of rows and a number."""
+    kind = jn.DType(dtype)
+    graph = jn.Graph("scaled", [jn.TensorType(kind, ("batch", SIZE), "x"), jn.TensorType(kind, (), "s")])
+    x, s = graph.inputs
+    graph.output(x * s, name="y")
+    jn.compile(graph, device="cpu").save("m.joinery")
+
+
+@pytest.mark.parametrize("name", ["s.npy", "s.npz", "s.safetensors", "s.zarr", "s2.zarr"])
+def test_a_number_goes_to_each_block(folder: Path, batch: Run, name: str) -> None:
+    scaled()
+    number = np.array(3, np.float32)
+    np.save("s.npy", number)
+    np.savez("s.npz", s=number)
+    if name.endswith(".zarr"):
+        zarr = pytest.importorskip("zarr", reason="the extra dask is not installed")
+        for version in (2, 3):
+            zarr.open_group("s2.zarr" if version == 2 else "s.zarr", mode="w", zarr_format=version).create_array("s", data=number)
+    if name == "s.safetensors":
+        jn.save_safetensors({"s": number}, name)
+    assert batch("--output", "y.npy", "--block", "10", inputs=("x=x.npy", f"s={name}"))["blocks"] == 11
+    assert np.array_equal(np.load("y.npy"), rows(103) * 3)
+
+
+@pytest.mark.parametrize("name", ["s.npy", "s.npz"])
+def test_a_number_of_bytes(folder: Path, batch: Run, name: str) -> None:
+    scaled("bfloat16")
+    x, number = rows(20).astype(ml_dtypes.bfloat16), np.array(3, ml_dtypes.bfloat16)
+    np.save("x.npy", x)
+    np.save("s.npy", number)
+    np.savez("s.npz", s=number)
+    batch("--output", "y.npy", "--block", "7", inputs=("x=x.npy", f"s={name}"))
+    assert np.load("y.npy").tobytes() == (x * number).tobytes()
+
+
+def test_a_number_and_an_array_in_each_others_place(folder: Path, batch: Run) -> None:
+    """What each message says to do is what the other does not refuse."""
+    scaled()
+    np.save("s.npy", np.ones(1, np.float32))
+    found = batch("--output", "y.npy", status=2, inputs=("x=x.npy", "s=s.npy"))["error"]
+    assert "input s: float32[] has 0 axes" in found
+    assert "s.npy has 1, (1,); fix: a file with a number, as numpy.save(path, array[0]) writes" in found
+    np.save("s.npy", np.load("s.npy")[0])
+    batch("--output", "y.npy", inputs=("x=x.npy", "s=s.npy"))
+    found = batch("--output", "z.npy", status=2, inputs=("x=s.npy", "s=s.npy"))["error"]
+    assert "input x: float32[batch, 16] has 2 axes" in found
+    assert "s.npy is a number; fix: an array with these axes" in found
+
+
 def test_bytes_of_another_size_stay_refused(folder: Path, batch: Run) -> None:
     np.save("x.npy", np.zeros((3, SIZE), "V4"))
     assert "expects x: float32[batch, 16], got |V4" in batch("--output", "y.npy", status=2)["error"]
