@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import joinery as jn
@@ -297,3 +299,15 @@ def test_a_run_that_is_terminated_says_how_to_go_on(batch: Run, folder: Path, mo
         assert "interrupted; --resume goes on" in batch("--output", "y.npy", "--block", "10", status=1)["error"]
     assert signal.getsignal(signal.SIGTERM) is before
     assert batch("--output", "y.npy", "--block", "10", "--resume")["before"] == 4
+
+
+def test_what_engines_print_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    with running._stdout_on_stderr():
+        print("by Python", flush=True)
+        os.write(1, b"by a library\n")
+        subprocess.run([sys.executable, "-c", "print('by a process')"], check=True)
+    print("a summary", flush=True)
+    os.write(1, b"and more\n")
+    found = capfd.readouterr()
+    assert found.out == "a summary\nand more\n"
+    assert sorted(found.err.splitlines()) == ["by Python", "by a library", "by a process"]
