@@ -81,7 +81,8 @@ def stream(
         same_target: whether results of code for different kinds of CPUs are refused.
 
     A block whose worker died runs again by itself, and has failed if its worker dies then too. Raises `BlocksFailed` at the
-    end if blocks have failed, `RunError` where no block can be computed, `UserError` for a block with other arrays than inputs.
+    end if blocks have failed, `RunError` where no block can be computed, `UserError` for a block with other arrays than inputs,
+    and what `blocks` raises, once the blocks before it are done. These have a note that names the blocks that failed before.
     """
     from .streaming import stream
 
