@@ -71,6 +71,21 @@ def test_zarr_in_and_out(batch: Run) -> None:
     assert "in.zarr has no 'z'" in batch("--output", "w.npy", inputs=("x=in.zarr/z",), status=2)["error"]
 
 
+@pytest.mark.parametrize("output", ["in.zarr/y", "./in.zarr/a/y", "new.zarr/y", "in.zarr/y/", "renamed/y"])
+def test_a_folder_in_a_zarr_is_refused(batch: Run, folder: Path, output: str) -> None:
+    """`--input x=in.zarr/x` names an array, and `--output in.zarr/y` would be a folder of .npy files that Zarr does not see."""
+    zarr = pytest.importorskip("zarr", reason="the extra dask is not installed")
+    for name in ("in.zarr", "renamed"):
+        zarr.open_group(name, mode="w", zarr_format=2 if name == "renamed" else 3).create_array("x", data=rows(103))
+    before = sorted(folder.rglob("*"))
+    error = batch("--output", output, inputs=("x=in.zarr/x",), status=2)["error"]
+    assert "is a Zarr, which would not see a folder of .npy files in it" in error
+    assert error.endswith("fix: --output out.zarr, with y")
+    assert sorted(folder.rglob("*")) == before
+    batch("--output", "out.zarr", inputs=("x=in.zarr/x",))
+    np.testing.assert_allclose(zarr.open_group("out.zarr", mode="r")["y"][:], scores(rows(103)), rtol=1e-5)
+
+
 def test_parquet_in_and_out(batch: Run) -> None:
     pyarrow = pytest.importorskip("pyarrow", reason="the extra dask is not installed")
     parquet = pytest.importorskip("pyarrow.parquet")
