@@ -34,6 +34,7 @@ def map_blocks(
     what = "map_blocks" if labels is None else "apply"
     da = required("dask.array", what)
     model = signature(reference, what)
+    model.require_known_sizes(what)
     given = _given(model, arrays, named, what)
     foreign = {name for name, array in given.items() if not hasattr(array, "rechunk")} if labels is None else set()
     for spec in model.inputs:
@@ -78,7 +79,7 @@ def _of_dask(da: Any, array: Any) -> Any:
     """Return an array of Dask: of one block, unless the given one has chunks, as those of Dask, Zarr and HDF5 have."""
     if type(array).__module__.partition(".")[0] == "xarray":
         array = getattr(array, "data", array)
-    return da.asarray(array, chunks="auto" if getattr(array, "chunks", None) else -1)  # "auto": as Dask does, from its own chunks
+    return da.asarray(array, chunks="auto" if getattr(array, "chunks", None) else -1)  # "auto" goes by its own chunks
 
 
 def _require_sizes(name: str, array: Any, what: str) -> None:

@@ -20,6 +20,9 @@ from ....promotion.dtype import DType
 from ....promotion.errors import UserError
 from ..extras import required
 
+_NUMPY_KINDS = "biufc"
+"""Kinds of dtypes that are NumPy's own, which Zarr has names for."""
+_FOLDER = "out, a folder of .npy files"
 _FILE_NAME = re.compile(r"[^./\\\0][^/\\\0]{0,199}")
 
 
@@ -138,7 +141,7 @@ def _npy_path(store: BlockStore, tensor: Tensor) -> Path:
 
 def _npy_header(tensor: Tensor, rows: int) -> bytes:
     dtype = DType(tensor.dtype).numpy
-    descr = dtype.str if dtype.kind in "biufc" else f"<V{dtype.itemsize}"  # ml_dtypes are bytes in .npy files
+    descr = dtype.str if dtype.kind in _NUMPY_KINDS else f"<V{dtype.itemsize}"  # ml_dtypes are bytes in .npy files
     file = BytesIO()
     shape = (rows, *tensor.item)
     np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
@@ -156,10 +159,8 @@ class Zarr:
     def check(self, tensors: tuple[Tensor, ...]) -> None:
         for tensor in tensors:
             tensor.file_name(tensor.name.startswith("__") or tensor.name == "zarr.json")
-            if DType(tensor.dtype).numpy.kind not in "biufc":
-                raise UserError(
-                    f"output {tensor.name!r} is {tensor.dtype}, which Zarr has no name for; fix: --output a folder"
-                )
+            if DType(tensor.dtype).numpy.kind not in _NUMPY_KINDS:
+                raise UserError(f"output {tensor.name!r} is {tensor.dtype}, which Zarr has no name for; fix: --output {_FOLDER}")
 
     def prepare(self, store: BlockStore) -> None:
         group = required("zarr", "batch").open_group(store.folder, mode="a", zarr_format=3)
@@ -204,10 +205,11 @@ class Parquet:
     def check(self, tensors: tuple[Tensor, ...]) -> None:
         required("pyarrow.parquet", "batch")
         for tensor in tensors:
-            if len(tensor.item) > 1 or DType(tensor.dtype).numpy.kind not in "biuf":
+            kind = DType(tensor.dtype).numpy.kind
+            if len(tensor.item) > 1 or 0 in tensor.item or kind not in "biuf":
                 raise UserError(
-                    f"output {tensor.name!r} is {tensor.dtype}{list(tensor.item)} for each row; Parquet takes numbers and "
-                    "lists of numbers; fix: --output out.zarr"
+                    f"output {tensor.name!r} is {tensor.dtype}{list(tensor.item)} for each row; Parquet takes numbers and lists "
+                    f"of one or more numbers; fix: --output {'out.zarr' if kind in _NUMPY_KINDS else _FOLDER}"
                 )
 
     def prepare(self, store: BlockStore) -> None:

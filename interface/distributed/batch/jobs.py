@@ -142,6 +142,7 @@ def plan_job(
     Raises `UserError` for inputs that do not fit the model, and for a graph that cannot be computed in blocks of rows.
     """
     what = "batch"
+    model.require_known_sizes(what)
     model.require_inputs([*[source.name for source in sources], *[mask for mask, _ in masks]], what)
     specs = {spec.name: spec for spec in model.inputs}
     sources = [_as_input(source, specs[source.name]) for source in sources]

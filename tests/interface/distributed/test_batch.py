@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -278,9 +279,23 @@ def test_graphs_that_mix_rows_are_refused(batch: Run) -> None:
     (x,) = graph.inputs
     graph.output(x - jn.mean(x, axis=0), name="y")
     jn.compile(graph, device="cpu").save("m.joinery")
-    assert "cannot be computed in blocks along 'batch'" in batch("--output", "y.npy", status=2)["error"]
+    error = batch("--output", "y.npy", status=2)["error"]
+    assert "cannot be computed in blocks along 'batch'" in error
+    assert "fix: joinery.load(path) and a call with all rows, or --independent if you know better" in error
     batch("--output", "y.npy", "--independent", "--block", "103")
     np.testing.assert_allclose(np.load("y.npy"), rows(103) - rows(103).mean(axis=0), atol=1e-6)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--independent",)])
+@pytest.mark.parametrize("name", ["nonzero", "bincount"])
+def test_sizes_that_values_decide_are_refused(batch: Run, name: str, arguments: tuple[str, ...]) -> None:
+    graph = jn.Graph("decided", [jn.TensorType(jn.int64, ("batch",), "x")])
+    graph.output(getattr(jn, name)(graph.inputs[0]), name="y")
+    jn.compile(graph, device="cpu").save("m.joinery")
+    np.save("x.npy", np.arange(9))
+    error = batch("--output", "y.npy", *arguments, status=2)["error"]
+    assert re.search(r"batch: output y: int64\[.*\] of model 'decided' has the size '.*', which values decide", error)
+    assert "fix: joinery.distributed.stream" in error
 
 
 def test_a_truncated_model_is_refused(batch: Run, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import joinery as jn
@@ -105,9 +106,10 @@ def test_what_has_no_chunks_is_one_block_however_large(
     x, z = rows(20), np.arange(16, dtype=np.float32)
     np.save(tmp_path / "z.npy", z)
     xarray = pytest.importorskip("xarray", reason="the extra dask is not installed")
-    given = {"ndarray": z, "memmap": np.load(tmp_path / "z.npy", mmap_mode="r"), "list": list(z), "DataArray": xarray.DataArray(z)}
+    mapped = np.load(tmp_path / "z.npy", mmap_mode="r")
+    given = {"ndarray": z, "memmap": mapped, "list": list(z), "DataArray": xarray.DataArray(z)}
     with dask.config.set({"array.chunk-size": "16B"}):
-        scaled, largest = jn.distributed.map_blocks(two_outputs, da.from_array(x, chunks=(6, 16)), given[wrap])
+        scaled, _ = jn.distributed.map_blocks(two_outputs, da.from_array(x, chunks=(6, 16)), given[wrap])
         whole, _ = jn.distributed.map_blocks(two_outputs, x, given[wrap])
     assert scaled.chunks == ((6, 6, 6, 2), (16,))
     assert whole.chunks == ((20,), (16,))
@@ -162,6 +164,26 @@ def test_dims_are_named_in_a_list(reference: jn.distributed.ModelReference, inde
     x = da.from_array(rows(4), chunks=(2, 16))
     with pytest.raises(jn.UserError, match=message):
         jn.distributed.map_blocks(reference, x, independent=independent)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("believed", [False, True])
+@pytest.mark.parametrize("name", ["nonzero", "bincount", "unique"])
+def test_sizes_that_values_decide_are_refused(tmp_path: Path, name: str, believed: bool) -> None:
+    """And `stream`, which the message names, takes such a model."""
+    graph = jn.Graph(name, [jn.TensorType(jn.int64, ("batch",), "x")])
+    (x,) = graph.inputs
+    graph.output({"nonzero": jn.nonzero, "bincount": jn.bincount, "unique": lambda x: jn.unique(x)[0]}[name](x), name="y")
+    reference = jn.distributed.reference(jn.compile(graph, device="cpu"), directory=tmp_path)
+    x = np.array([3, 0, 2, 3, 0, 1])
+    with pytest.raises(jn.UserError) as caught:
+        jn.distributed.map_blocks(reference, da.from_array(x, chunks=2), independent=["batch"] if believed else [])
+    assert re.fullmatch(
+        rf"map_blocks: output y: int64\[.*\] of model '{name}' has the size '.*', which values decide, so .*; fix: "
+        r"joinery\.distributed\.stream, .*", str(caught.value),
+    )  # fmt: skip
+    expected = {"nonzero": lambda x: np.array(np.nonzero(x)), "bincount": np.bincount, "unique": np.unique}[name]
+    for number, found in jn.distributed.stream(reference, [x[:2], x[2:4], x[4:]]):
+        assert np.array_equal(found, expected(x[2 * number : 2 * number + 2]))
 
 
 def test_a_worker_of_another_kind_is_refused(reference: jn.distributed.ModelReference, monkeypatch: pytest.MonkeyPatch) -> None:

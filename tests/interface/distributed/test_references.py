@@ -167,6 +167,22 @@ def test_pickles_of_graphs_and_symbols_name_the_reference() -> None:
         cloudpickle.dumps(lambda: graph.outputs)
 
 
+def test_models_in_parts_are_referenced(tmp_path: Path, forgotten: None, caplog: pytest.LogCaptureFixture) -> None:
+    """Between whose kernels the host computes: there is a compiled form for each part, or none."""
+    x = np.array([[3, 0, 2], [0, 0, 1]], np.float32)
+    for name, build, expected in (
+        ("host", jn.nonzero, np.array(np.nonzero(x))), ("parts", lambda x: jn.nonzero(jn.exp(x) - 1) * 2, 2 * np.array(np.nonzero(x))),
+    ):
+        graph = jn.Graph(name, [jn.TensorType(jn.float32, ("batch", 3), "x")])
+        graph.output(build(graph.inputs[0]), name="y")
+        model = jn.compile(graph, device="cpu")
+        reference = jn.distributed.reference(model, directory=tmp_path)
+        found = blocks.run_block(reference, {"x": x})
+        assert np.array_equal(found.outputs["y"], expected)
+        assert found.target == ("" if name == "host" else model.parts[0].compiled.target)
+    assert [record.args[0] for record in caplog.records] == ["parts"]  # files of such models have no code
+
+
 def test_a_model_of_the_store_that_is_damaged_is_written_again(tmp_path: Path, forgotten: None) -> None:
     model = jn.compile(scorer(), device="cpu")
     path = Path(jn.distributed.reference(model, directory=tmp_path).location)
