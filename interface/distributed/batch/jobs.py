@@ -22,7 +22,7 @@ from ..failures import RunError
 from ..references import ModelReference, absolute_path
 from ..signatures import Signature
 from .columns import opened, read_rows
-from .formats import Tensor
+from .formats import Tensor, is_of_numpy
 from .outputs import Output, block_digest, output_kind
 from .padding import Lists, calls_of, lists_of, padded_inputs, require_lengths
 from .sources import Column, Ragged, Source
@@ -184,7 +184,8 @@ def plan_job(
 def _as_input(source: Source, spec: InputSpec) -> Source:
     """Return a source whose lists have the length that an input has in all calls, and whose bytes the dtype, if it has such."""
     dtype, expected = opened(source).dtype, spec.dtype.numpy
-    if expected.kind not in "biufc" and dtype.kind == "V" and dtype.names is None and dtype.itemsize == expected.itemsize:
+    is_bytes = dtype.kind == "V" and dtype.names is None and dtype.isbuiltin != 2  # which ml_dtypes' are
+    if is_bytes and not is_of_numpy(spec.dtype) and dtype.itemsize == expected.itemsize:
         return replace(source, raw=spec.dtype.name)
     length = spec.shape[1] if len(spec.shape) == 2 else None
     if not isinstance(length, int) or opened(source).item is not None:

@@ -84,6 +84,13 @@ class Output:
         except OSError as error:
             raise RunError(f"{self.store.folder} cannot be written: {_reason(error)}; fix that, then --resume") from error
 
+    def _put_aside(self, strays: list[Path]) -> None:
+        """Move what others have put beside the blocks out of what becomes the output; it stays where the run was."""
+        aside = self.partial / f"stray-{self.run}"
+        for path in strays:
+            aside.mkdir(exist_ok=True)
+            os.replace(path, aside / path.name)
+
     def finish(self) -> None:
         """Put the results where they belong, in one step."""
         folder, done = self.store.folder, self.whole
@@ -91,6 +98,7 @@ class Output:
             if self.kind == "zarr":  # of writers that were killed
                 for left in [path for path in folder.rglob("*.partial") if path.is_file()]:
                     left.unlink()
+            self._put_aside([path for path in folder.iterdir() if not FORMATS[self.kind].is_part(self.store, path.name)])
             sync_file(folder)
             if os.path.lexists(self.path):
                 raise FileExistsError(errno.EEXIST, "it has been made meanwhile", self.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -116,6 +117,37 @@ def sentences(folder: Path) -> list[list[int]]:
     jn.compile(graph, device="cpu").save("m.joinery")
     rng = np.random.default_rng(5)
     return [rng.integers(0, 10, rng.integers(0, 9)).tolist() for _ in range(57)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "item", "output"),
+    [
+        ("float32", (0,), "y.parquet"), ("bfloat16", (4,), "y.parquet"), ("bfloat16", (0,), "y.parquet"),
+        ("bfloat16", (2, 3), "y.parquet"), ("float32", (2, 3), "y.parquet"), ("complex64", (4,), "y.parquet"),
+        ("bfloat16", (4,), "y.zarr"), ("float8_e5m2", (), "y.zarr"),
+    ],
+)  # fmt: skip
+def test_what_a_format_has_no_place_for_is_refused_with_one_that_has(
+    batch: Run, folder: Path, dtype: str, item: tuple[int, ...], output: str
+) -> None:
+    """Before anything is computed, and the fix works."""
+    pytest.importorskip("pyarrow.parquet", reason="the extra dask is not installed")
+    pytest.importorskip("zarr", reason="the extra dask is not installed")
+    graph = jn.Graph("same", [jn.TensorType(jn.DType(dtype), ("batch", *item), "x")])
+    graph.output(jn.reshape(graph.inputs[0], (jn.dim("batch"), *item)), name="y")
+    jn.compile(graph, device="cpu").save("m.joinery")
+    x = np.arange(20 * math.prod(item)).reshape(20, *item).astype(jn.DType(dtype).numpy)
+    np.save("x.npy", x if x.dtype.isbuiltin == 1 else x.view(f"V{x.itemsize}"))
+    before = sorted(folder.iterdir())
+    error = batch("--output", output, "--block", "7", status=2)["error"]
+    assert sorted(folder.iterdir()) == before
+    fix = re.search(r"fix: --output (out), a folder of \.npy files$|fix: --output (out\.zarr)$", error)
+    assert fix, error
+    batch("--output", fix[1] or fix[2], "--block", "7")
+    if fix[2]:
+        assert np.array_equal(pytest.importorskip("zarr").open_group("out.zarr", mode="r")["y"][:], x)
+    else:
+        assert np.load("out/y.npy").view(x.dtype).tobytes() == x.tobytes()
 
 
 def test_lists_are_padded_and_masked(batch: Run, sentences: list[list[int]]) -> None:
