@@ -217,6 +217,39 @@ def test_labelled_arrays_keep_their_coordinates(reference: jn.distributed.ModelR
         jn.distributed.apply(reference, given, output_dims={"nope": ("sample", "cls")})
 
 
+@pytest.mark.parametrize(
+    ("dims", "message"),
+    [
+        (("a", "a"), r"axes of output y: float32\[batch, 5\] are called \['a', 'a'\].*; fix: output_dims=\{'y': …\} with 2"),
+        (("sample", "sample"), r"are called \['sample', 'sample'\]"),
+        ("ab", r"output_dims of 'y' are 'ab'; fix: one for each of y: float32\[batch, 5\], in a list"),
+        (5, "output_dims of 'y' are 5; fix: one for each"),
+        (("sample", ["a"]), "fix: one for each"),
+    ],
+)
+@pytest.mark.parametrize("lazy", [False, True])
+def test_names_of_axes_that_xarray_does_not_take(
+    reference: jn.distributed.ModelReference, lazy: bool, dims: object, message: str
+) -> None:
+    xarray = pytest.importorskip("xarray", reason="the extra dask is not installed")
+    given = xarray.DataArray(rows(20), dims=("sample", "feature"))
+    with pytest.raises(jn.UserError, match=message):
+        jn.distributed.apply(reference, given.chunk(sample=6) if lazy else given, output_dims={"y": dims})  # type: ignore[dict-item]
+
+
+def test_two_axes_of_one_dim_need_names(tmp_path: Path) -> None:
+    xarray = pytest.importorskip("xarray", reason="the extra dask is not installed")
+    graph = jn.Graph("gram", [jn.TensorType(jn.float32, ("batch", 16), "x")])
+    (x,) = graph.inputs
+    graph.output(x @ jn.transpose(x, 0, 1), name="y")
+    reference = jn.distributed.reference(jn.compile(graph, device="cpu"), directory=tmp_path)
+    given = xarray.DataArray(rows(5), dims=("sample", "feature"))
+    with pytest.raises(jn.UserError, match=r"are called \['sample', 'sample'\].*fix: output_dims=\{'y': …\}"):
+        jn.distributed.apply(reference, given)
+    found = jn.distributed.apply(reference, given, output_dims={"y": ("sample", "other")})
+    np.testing.assert_allclose(found.values, rows(5) @ rows(5).T, rtol=1e-5)
+
+
 def test_masks_are_refused(reference: jn.distributed.ModelReference) -> None:
     masked = np.ma.masked_greater(rows(6), 0)
     with pytest.raises(jn.UserError, match=r"map_blocks: input 'x' is a masked array.*fix: x\.filled\(0\)"):

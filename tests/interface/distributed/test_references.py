@@ -170,9 +170,10 @@ def test_pickles_of_graphs_and_symbols_name_the_reference() -> None:
 def test_models_in_parts_are_referenced(tmp_path: Path, forgotten: None, caplog: pytest.LogCaptureFixture) -> None:
     """Between whose kernels the host computes: there is a compiled form for each part, or none."""
     x = np.array([[3, 0, 2], [0, 0, 1]], np.float32)
+    positions = np.array(np.nonzero(x))
     for name, build, expected in (
-        ("host", jn.nonzero, np.array(np.nonzero(x))), ("parts", lambda x: jn.nonzero(jn.exp(x) - 1) * 2, 2 * np.array(np.nonzero(x))),
-    ):
+        ("host", jn.nonzero, positions), ("parts", lambda x: jn.nonzero(jn.exp(x) - 1) * 2, 2 * positions),
+    ):  # fmt: skip
         graph = jn.Graph(name, [jn.TensorType(jn.float32, ("batch", 3), "x")])
         graph.output(build(graph.inputs[0]), name="y")
         model = jn.compile(graph, device="cpu")
@@ -324,6 +325,17 @@ def test_only_a_bool_says_what_is_trusted(model_path: Path, trusted: object) -> 
         jn.distributed.reference(model_path, trusted=trusted)  # type: ignore[arg-type]
     with pytest.raises(jn.UserError, match=r"load: trusted=.* is no bool"):
         jn.load(model_path, "cpu", trusted=trusted)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("verify", [None, "", "no", 1, 0, np.True_])
+def test_only_a_bool_says_whether_to_verify(model_path: Path, verify: object) -> None:
+    """None or 0 would believe a damaged file."""
+    good = model_path.read_bytes()
+    digest, damaged = jn.load(good).digest, good[:-50] + bytes([good[-50] ^ 1]) + good[-49:]
+    with pytest.raises(jn.UserError, match=r"load: verify=.* is no bool; fix: True, or False with the digest of a file"):
+        jn.load(damaged, trusted=True, digest=digest, verify=verify)  # type: ignore[arg-type]
+    with pytest.raises(jn.UserError, match="damaged"):
+        jn.load(damaged, trusted=True, digest=digest, verify=True)
 
 
 @pytest.mark.parametrize("device", ["tpu", "", "cuda:", "cuda:x", "CPU", None, 3])
