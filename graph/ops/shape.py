@@ -206,6 +206,13 @@ def normalization(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) ->
                 f"{shape_text((size,))}, the size of the last axis of operand 0",
                 "reshape the vector, or normalise by hand with mean and var",
             )
+        if vector[0] != size and 1 in (vector[0], size):  # which would be broadcast where the other one is not 1
+            widened = f"joinery.broadcast_to(operand {position}, {shape_text((size,))})"
+            raise ShapeError(
+                f"operand {position} has shape {shape_text(vector)}",
+                f"{shape_text((size,))}, the size of the last axis of operand 0, and no vector that broadcasts with it",
+                widened if vector[0] == 1 else "a vector of one element",
+            )
         size = checks.require_equal(size, vector[0], f"operand {position} against the last axis")
     return (*shape[:-1], size)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import stat
@@ -78,7 +79,10 @@ def load_safetensors(path: str | os.PathLike[str], names: Iterable[str] | None =
             missing = sorted({*wanted} - {*known})
             if missing:
                 raise UserError(f"{what} has no {missing[0]!r}; it has {', '.join(known)[:200]}; fix: use its names")
-            narrow = [name for name in wanted if file.get_slice(name).get_dtype() in _EIGHT_BITS]
+            kinds = {name: file.get_slice(name).get_dtype() for name in wanted}
+            if "BF16" in kinds.values():
+                importlib.import_module("ml_dtypes")  # registers the dtype, which the library asks NumPy for
+            narrow = [name for name, kind in kinds.items() if kind in _EIGHT_BITS]
             found = {name: _read(file, name, what) for name in wanted if name not in narrow}
         if narrow:
             found = {**found, **_read_narrow(library, source, narrow)}

@@ -32,7 +32,8 @@ def map_blocks(
 
     Args:
         reference: what `reference` returned.
-        arrays, named: one array per input, by position or by name; what is no array of Dask is one block.
+        arrays, named: one array per input, by position or by name; what is no array of Dask is one block, however large, unless
+            it has chunks of its own, as arrays of Zarr have.
         independent: dims of which you know that the graph treats each element alone, where joinery does not find it out.
         same_target: whether blocks are refused by workers whose code is not that of this machine's kind of CPU.
 
@@ -80,7 +81,8 @@ def stream(
         same_target: whether results of code for different kinds of CPUs are refused.
 
     A block whose worker died runs again by itself, and has failed if its worker dies then too. Raises `BlocksFailed` at the
-    end if blocks have failed, `RunError` where no block can be computed, `UserError` for a block with other arrays than inputs.
+    end if blocks have failed, `RunError` where no block can be computed, `UserError` for a block with other arrays than inputs,
+    and what `blocks` raises, once the blocks before it are done. These have a note that names the blocks that failed before.
     """
     from .streaming import stream
 

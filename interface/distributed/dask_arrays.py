@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -34,14 +34,16 @@ def map_blocks(
     what = "map_blocks" if labels is None else "apply"
     da = required("dask.array", what)
     model = signature(reference, what)
+    model.require_known_sizes(what)
     given = _given(model, arrays, named, what)
+    foreign = {name for name, array in given.items() if not hasattr(array, "rechunk")} if labels is None else set()
     for spec in model.inputs:
         require_no_mask(spec.name, getattr(given[spec.name], "_meta", given[spec.name]), what)
-        given[spec.name] = da.asarray(given[spec.name])
+        given[spec.name] = _of_dask(da, given[spec.name])
         _require_sizes(spec.name, given[spec.name], what)
         require_dtype(spec, given[spec.name].dtype, what)
     dims, shapes = output_shapes(model.inputs, model.outputs, {name: array.shape for name, array in given.items()}, what)
-    chunks = _cut_dims(model, given, labels, what)
+    chunks = _cut_dims(model, given, foreign, labels, what)
     known = _named_dims(independent, what)
     if unknown := known - set(model.graph.dim_names):
         raise UserError(f"{what}: independent={sorted(unknown)}; model {model.name!r} has the dims {model.graph.dim_names}")
@@ -73,15 +75,25 @@ def _given(model: Signature, arrays: Sequence[Any], named: Mapping[str, Any], wh
     return given
 
 
+def _of_dask(da: Any, array: Any) -> Any:
+    """Return an array of Dask: of one block, unless the given one has chunks, as those of Dask, Zarr and HDF5 have."""
+    if type(array).__module__.partition(".")[0] == "xarray":
+        array = getattr(array, "data", array)
+    return da.asarray(array, chunks="auto" if getattr(array, "chunks", None) else -1)  # "auto" goes by its own chunks
+
+
 def _require_sizes(name: str, array: Any, what: str) -> None:
     if any(math.isnan(size) for sizes in array.chunks for size in sizes):
         raise UserError(f"{what}: input {name!r} has chunks of unknown size; fix: {name}.compute_chunk_sizes()")
 
 
 def _cut_dims(
-    model: Signature, given: Mapping[str, Any], labels: Mapping[str, Sequence[str]] | None, what: str
+    model: Signature, given: Mapping[str, Any], foreign: Set[str], labels: Mapping[str, Sequence[str]] | None, what: str
 ) -> dict[str, tuple[int, ...]]:
-    """Return the sizes of the blocks along each dim that is cut into several."""
+    """Return the sizes of the blocks along each dim that is cut into several.
+
+    foreign: inputs whose arrays were none of Dask, and have no `rechunk`.
+    """
     cut: dict[str, tuple[int, ...]] = {}
     origins: dict[str, str] = {}
     for spec in model.inputs:
@@ -90,9 +102,10 @@ def _cut_dims(
                 continue
             if not isinstance(extent, Dim) or extent.name is None:
                 one = f"rechunk({{{axis}: -1}})" if labels is None else f"chunk({{{labels[spec.name][axis]!r}: -1}})"
+                array = f"dask.array.asarray({spec.name})" if spec.name in foreign else spec.name
                 raise UserError(
                     f"{what}: axis {axis} of input {spec.text} has the size {extent} in every block, but the array has blocks "
-                    f"of {_shown(sizes)}; fix: {spec.name}.{one}"
+                    f"of {_shown(sizes)}; fix: {array}.{one}"
                 )
             cut.setdefault(extent.name, sizes)
             origins.setdefault(extent.name, f"axis {axis} of {spec.name!r}")

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import JoineryError, UserError
 
+_SHOWN = 10
+
 
 class RunError(UserError):
     """No block of a run can be computed or written: the model cannot be opened, versions or targets differ, a disk is full."""
@@ -44,12 +46,20 @@ class BlocksFailed(JoineryError, RuntimeError):
     """
 
     __module__ = "joinery.distributed"
-    _SHOWN = 10
 
     def __init__(self, failures: Sequence[Failure]) -> None:
         self.failures = tuple(sorted(failures, key=lambda failure: failure.number))
-        lines = [str(failure) for failure in self.failures[: self._SHOWN]]
-        if len(self.failures) > self._SHOWN:
-            lines.append(f"and {len(self.failures) - self._SHOWN} more")
-        count = len(self.failures)
-        super().__init__(f"{count} block{'s' if count > 1 else ''} failed, all others are done\n  " + "\n  ".join(lines))
+        super().__init__(_listed(self.failures, "failed, all others are done"))
+
+
+def note_failures(error: BaseException, failures: Sequence[Failure]) -> None:
+    """Add a note to an error that ends a run: which blocks have failed before."""
+    if failures:
+        error.add_note(_listed(sorted(failures, key=lambda failure: failure.number), "failed before this error ended the run"))
+
+
+def _listed(failures: Sequence[Failure], what: str) -> str:
+    lines = [str(failure) for failure in failures[:_SHOWN]]
+    if len(failures) > _SHOWN:
+        lines.append(f"and {len(failures) - _SHOWN} more")
+    return f"{len(failures)} block{'s' if len(failures) > 1 else ''} {what}\n  " + "\n  ".join(lines)

@@ -16,6 +16,7 @@ from ...graph.symbol import Symbol
 from ...graph.types import shape_text
 from ...lowering.graph_passes.expand import expand
 from ...promotion.dataclass import dataclass
+from ...promotion.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,13 @@ State = Along | None
 
 def independence(graph: Graph, dim: str) -> dict[str, State] | Mixture:
     """Return where each output has the dim, None for one that does not have it, or the operation that mixes its elements."""
-    expanded = expand(graph)
+    try:
+        expanded = expand(graph)
+    except UserError:
+        symbol = _of_decided_size(graph)
+        if symbol is None:
+            raise
+        return _mixture(symbol, f"has a size that values decide, those of all elements along {dim!r} together")
     size = Dim(dim)
     states: dict[int, State] = {}
     loops: dict[int, list[State]] = {}
@@ -59,6 +66,15 @@ def independence(graph: Graph, dim: str) -> dict[str, State] | Mixture:
     if counts:
         return _mixture(counts[0], "is how often a loop ran, which all elements decide together")
     return {name: states[symbol.id] for name, symbol in zip(expanded.output_names, expanded.outputs, strict=True)}
+
+
+def _of_decided_size(graph: Graph) -> Symbol | None:
+    """Return the first symbol of a size that no input has."""
+    known = {name for symbol in graph.inputs for extent in symbol.shape if isinstance(extent, Dim) for name in extent.symbols()}
+    for symbol in graph.symbols:
+        if any(isinstance(extent, Dim) and extent.symbols() - known for extent in symbol.shape):
+            return symbol
+    return None
 
 
 def _state_after_loops(symbol: Symbol, states: Mapping[int, State], loops: dict[int, list[State]], size: Dim) -> State:

@@ -133,8 +133,8 @@ class ModelReference:
             targets = artifact_file.load(memory, digest=self.digest, verify=False).manifest.targets
         except UserError as error:
             raise RunError(f"model {self.name!r} in {path}: {error}") from error
-        target = "" if not model.kernels else model.compiled.target
-        compiled_here = not self.trusted or target not in targets
+        target = _target(model)
+        compiled_here = not self.trusted or bool(target and target not in targets)
         if self.trusted and compiled_here:
             _log.warning("model %r: %s has no code for %s, so its graph was compiled here", self.name, path, target)
         return Opened(model, target, compiled_here, threading.Lock(), file, state)
@@ -212,6 +212,14 @@ def reference(
     manifest = artifact_file.load(source).manifest
     location = absolute_path(os.fspath(source), f"reference: {os.fspath(source)}")
     return ModelReference(manifest.name, manifest.digest, location, device, threads, bool(trusted))
+
+
+def _target(model: Model) -> str:
+    """Return what a model's code was made for, or that of the parts between which the host computes; "" without any code."""
+    parts: tuple[Model, ...] | None = getattr(model, "parts", None)
+    if parts is None:
+        return model.compiled.target if model.kernels else ""
+    return next(filter(None, map(_target, parts)), "")
 
 
 def absolute_path(path: str, what: str) -> str:

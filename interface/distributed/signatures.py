@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
+from ...graph.dims.dim import Dim
 from ...graph.graph import Graph
 from ...graph.symbol import Symbol
 from ...graph.text.parsing import stored_graph
@@ -36,6 +37,18 @@ class Signature:
                 f"{', '.join(given) or 'nothing'}; fix: one array for each of {', '.join(expected)}"
             )
 
+    def require_known_sizes(self, what: str) -> None:
+        """Raise `UserError` for an output whose size values decide, and no sizes of inputs: blocks of it have no places."""
+        known = {name for spec in self.inputs for extent in spec.shape if isinstance(extent, Dim) for name in extent.symbols()}
+        for spec in self.outputs:
+            for extent in spec.shape:
+                if isinstance(extent, Dim) and extent.symbols() - known:
+                    raise UserError(
+                        f"{what}: output {spec.text} of model {self.name!r} has the size {str(extent)!r}, which values decide, "
+                        "so nobody knows before a run which part of it a block gives; fix: joinery.distributed.stream, which "
+                        "yields what each block gives, or an output of a size that inputs have"
+                    )
+
     def independence(self, dim: str) -> dict[str, State] | Mixture:
         """Return where each output has a dim whose elements the graph treats alone, or the operation that mixes them."""
         return _independence(self.graph, dim)
@@ -47,10 +60,14 @@ class Signature:
         """
         found = self.independence(dim)
         if isinstance(found, Mixture):
+            fix = (
+                "joinery.load(path) and a call with all rows, or --independent" if what == "batch" else
+                f"one block along {dim!r} (dask: x.rechunk({{axis: -1}}), xarray: x.chunk({{dim: -1}})), or independent=[…] "
+                "with its name"
+            )  # fmt: skip
             raise UserError(
-                f"{what}: model {self.name!r} cannot be computed in blocks along {dim!r}: {found}; fix: one block along "
-                f"{dim!r} (dask: x.rechunk({{axis: -1}}), xarray: x.chunk({{dim: -1}})), or independent=[…] with its name if "
-                "you know better"
+                f"{what}: model {self.name!r} cannot be computed in blocks along {dim!r}: {found}; fix: {fix} if you know "
+                "better"
             )
         return _present(found, self, dim, what)
 

@@ -12,7 +12,7 @@ from ...promotion.errors import UserError
 from .blocks import BlockResult, require_no_mask, run_block
 from .driving import Driver, Task
 from .engines import engine_of
-from .failures import BlocksFailed, Failure, RunError
+from .failures import BlocksFailed, Failure, RunError, note_failures
 from .references import ModelReference
 from .signatures import Signature, signature
 
@@ -40,6 +40,20 @@ def _results(
     driver: Driver, reference: ModelReference, model: Signature, blocks: Iterable[Any], same_target: bool
 ) -> Iterator[tuple[int, Any]]:
     failures: list[Failure] = []
+    try:
+        yield from _done(driver, reference, model, blocks, same_target, failures)
+    except Exception as error:  # of the caller's blocks, or of the run
+        note_failures(error, failures)
+        raise
+    if failures:
+        raise BlocksFailed(failures)
+
+
+def _done(
+    driver: Driver, reference: ModelReference, model: Signature, blocks: Iterable[Any], same_target: bool,
+    failures: list[Failure],
+) -> Iterator[tuple[int, Any]]:
+    """Yield what is done, and append what has failed."""
     target: str | None = None
     tasks = (Task(number, run_block, (reference, _named(model, block, number))) for number, block in enumerate(blocks))
     for done in driver.run(tasks):
@@ -55,8 +69,6 @@ def _results(
             )
         outputs = tuple(result.outputs.values())
         yield done.number, outputs[0] if len(outputs) == 1 else outputs
-    if failures:
-        raise BlocksFailed(failures)
 
 
 def _named(model: Signature, block: Any, number: int) -> dict[str, Array]:

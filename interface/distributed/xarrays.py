@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,10 +69,18 @@ def _labels(model: Signature, given: Mapping[str, Any], xarray: Any, what: str) 
 
 
 def _dims_of(spec: InputSpec, labels: Mapping[str, str], wanted: Mapping[str, Sequence[str]], what: str) -> list[str]:
+    found = [labels.get(str(extent), f"{spec.name}_{axis}") for axis, extent in enumerate(spec.shape)]
     if spec.name in wanted:
-        if len(wanted[spec.name]) != len(spec.shape):
+        given: object = wanted[spec.name]
+        is_list = isinstance(given, list | tuple) and all(isinstance(each, Hashable) for each in given)
+        if not is_list or len(wanted[spec.name]) != len(spec.shape):
             raise UserError(
-                f"{what}: output_dims of {spec.name!r} are {list(wanted[spec.name])}; fix: one for each of {spec.text}"
+                f"{what}: output_dims of {spec.name!r} are {given!r:.80}; fix: one for each of {spec.text}, in a list"
             )
-        return list(wanted[spec.name])
-    return [labels.get(str(extent), f"{spec.name}_{axis}") for axis, extent in enumerate(spec.shape)]
+        found = list(wanted[spec.name])
+    if len(set(found)) < len(found):
+        raise UserError(
+            f"{what}: the axes of output {spec.text} are called {found}, and xarray tells axes apart by their names; fix: "
+            f"output_dims={{{spec.name!r}: …}} with {len(found)} different ones"
+        )
+    return found

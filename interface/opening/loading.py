@@ -51,9 +51,13 @@ def load(
             when the file is read or, where it depends on the sizes of the inputs, by the run. A trusted file has no budget
             unless one is given.
 
-    Raises `UserError` for a file that is no artifact, damaged, changed or beyond its budget, and for `trusted` that is no bool.
+    Raises `UserError` for a file that is no artifact, damaged, changed or beyond its budget, and for `trusted` or `verify`
+    that is no bool.
     """
     require_trusted(trusted, "load")
+    if not isinstance(verify, bool):
+        fix = "fix: True, or False with the digest of a file that you have checked"
+        raise UserError(f"load: verify={verify!r:.80} is no bool; {fix}")
     if budget is not None:
         from ..compiling import require_budget
 

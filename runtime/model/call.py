@@ -7,7 +7,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import NoReturn, SupportsIndex
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ...promotion.errors import UserError
 from ..device import Result
 from ..host import memory
 from ..native.library import interrupts, native_library
-from .executable import Executable
+from .executable import Executable, refuse_pickle
 
 # A run that reads and writes this many bytes releases the GIL: at 16 KiB, it takes longer than the release and the
 # return.
@@ -30,6 +30,13 @@ class _Table(Array):
     """An int64 table that native code reads, with references to everything that it points to."""
 
     keep_alive: tuple[object, ...] = ()
+
+    # The functions of native code, a model's `__call__` above all, are pickled as the table that they belong to.
+    def __reduce__(self) -> NoReturn:
+        refuse_pickle("what calls a joinery.Model")
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        self.__reduce__()
 
 
 def native_table(entries: Sequence[int], *keep_alive: object) -> _Table:

@@ -13,6 +13,7 @@ import functools
 import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NoReturn
 
 from ...graph.dims.dim import Dim
 from ...lowering.artifact import CompiledGraph
@@ -50,6 +51,14 @@ class DeviceValues:
     linked: GpuLinkedModel
     values: Sequence[object]
     found: Sequence[DeviceArray | None]
+
+
+def refuse_pickle(what: str) -> NoReturn:
+    """Raises the `TypeError` for a model, or what belongs to one, that somebody pickles."""
+    raise TypeError(
+        f"{what} cannot be pickled; fix: m.save(path) and joinery.load(path), or joinery.distributed.reference(m), which "
+        "travels in its place and opens it once per process"
+    )
 
 
 class Executable:
@@ -255,6 +264,9 @@ class Executable:
     @functools.cached_property
     def constant_addresses(self) -> list[int]:
         return [memory.address(array) for array in self.constants]
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickle("what calls a joinery.Model")
 
     def call(self, *values: object, **named: object) -> Result:
         """Checks the inputs, runs the model and returns the output array, or a tuple of output arrays."""

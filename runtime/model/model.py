@@ -16,7 +16,7 @@ from ..host.device import HostDevice
 from ..storage import artifact_file
 from .call import BoundCall, entry_function
 from .device_call import BoundDeviceCall
-from .executable import Executable
+from .executable import Executable, refuse_pickle
 from .inputs import describe
 from .kernels import Kernel, kernels_of, plan_table
 
@@ -230,7 +230,4 @@ class Model:
         return f"<joinery.Model {self.name!r} ({inputs}) -> ({outputs}); {kernels}, {self.threads} threads>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a joinery.Model cannot be pickled; fix: m.save(path) and joinery.load(path), or joinery.distributed.reference(m), "
-            "which travels in its place and opens it once per process"
-        )
+        refuse_pickle("a joinery.Model")

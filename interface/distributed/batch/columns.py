@@ -91,19 +91,18 @@ def _no_numbers(source: Source, what: str) -> RunError:
 
 
 class _ArrayColumn:
-    """Rows along the first axis of an array."""
+    """Rows along the first axis of an array, or a number."""
 
     def __init__(self, source: Source, array: Any) -> None:
-        if not array.ndim:
-            raise RunError(f"input {source.name!r}: {source} is a number, it has no rows; fix: an array")
         self._source, self._array, self._files = source, array, [Path(source.path)]
-        self.rows = int(array.shape[0])
+        self.is_number = not array.ndim
+        self.rows = 0 if self.is_number else int(array.shape[0])
         self.item: tuple[int, ...] | None = tuple(map(int, array.shape[1:]))
         self.dtype = DType(source.raw).numpy if source.raw else np.dtype(array.dtype)
 
     def read(self, start: int, stop: int) -> Array:
-        found: Array = np.asarray(self._array[start:stop])
-        return np.ascontiguousarray(found).view(self.dtype) if self._source.raw else found
+        found: Array = np.asarray(self._array[() if self.is_number else slice(start, stop)])
+        return np.asarray(found, order="C").view(self.dtype) if self._source.raw else found
 
     def files(self, start: int, stop: int) -> list[Path]:
         return self._files
@@ -150,6 +149,8 @@ class _ZarrColumn(_ArrayColumn):
         return None
 
     def _read(self, start: int, stop: int) -> Array:
+        if self.is_number:
+            return super().read(start, stop)
         step = max(1, self._chunks[0])
         if step * self._row_bytes > KEPT_BYTES:
             return super().read(start, stop)
@@ -182,6 +183,8 @@ class _ZarrColumn(_ArrayColumn):
     def _cells(self, start: int, stop: int) -> tuple[tuple[int, ...], Iterator[tuple[int, ...]]]:
         """Return the shape of what a file holds, and the positions along each axis of the files that have some rows."""
         sizes = tuple(map(int, getattr(self._array, "shards", None) or self._chunks))
+        if self.is_number:
+            return sizes, iter([()])
         if start >= stop or not all(sizes) or not all(self._array.shape):
             return sizes, iter(())
         rows = range(start // sizes[0], (stop - 1) // sizes[0] + 1)

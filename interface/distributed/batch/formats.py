@@ -20,7 +20,14 @@ from ....promotion.dtype import DType
 from ....promotion.errors import UserError
 from ..extras import required
 
+_FOLDER = "out, a folder of .npy files"
+_PART = re.compile(r"part-([0-9]{8,})\.parquet")
 _FILE_NAME = re.compile(r"[^./\\\0][^/\\\0]{0,199}")
+
+
+def is_of_numpy(dtype: DType) -> bool:
+    """Tell whether NumPy has a dtype itself, so that files and other libraries have a name for it; others are ml_dtypes'."""
+    return dtype.numpy.isbuiltin == 1  # ml_dtypes' float8_e5m2 has the kind of floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,9 @@ class Format(Protocol):
     def files(self, store: BlockStore, number: int) -> list[Path]:
         """Return the files that hold a block, some of which may not be there."""
 
+    def is_part(self, store: BlockStore, name: str) -> bool:
+        """Tell whether a file or folder of that name in the store's folder belongs to the blocks."""
+
 
 # --- .npy: one file per output, of its full size from the beginning, so that a full disk is found before anything runs
 
@@ -131,6 +141,9 @@ class Npy:
     def files(self, store: BlockStore, number: int) -> list[Path]:
         return [_npy_path(store, tensor) for tensor in store.tensors]
 
+    def is_part(self, store: BlockStore, name: str) -> bool:
+        return any(name == _npy_path(store, tensor).name for tensor in store.tensors)
+
 
 def _npy_path(store: BlockStore, tensor: Tensor) -> Path:
     return store.folder / f"{tensor.file_name()}.npy"
@@ -138,7 +151,7 @@ def _npy_path(store: BlockStore, tensor: Tensor) -> Path:
 
 def _npy_header(tensor: Tensor, rows: int) -> bytes:
     dtype = DType(tensor.dtype).numpy
-    descr = dtype.str if dtype.kind in "biufc" else f"<V{dtype.itemsize}"  # ml_dtypes are bytes in .npy files
+    descr = dtype.str if is_of_numpy(DType(tensor.dtype)) else f"<V{dtype.itemsize}"  # ml_dtypes are bytes in .npy files
     file = BytesIO()
     shape = (rows, *tensor.item)
     np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
@@ -156,9 +169,9 @@ class Zarr:
     def check(self, tensors: tuple[Tensor, ...]) -> None:
         for tensor in tensors:
             tensor.file_name(tensor.name.startswith("__") or tensor.name == "zarr.json")
-            if DType(tensor.dtype).numpy.kind not in "biufc":
+            if not is_of_numpy(DType(tensor.dtype)):
                 raise UserError(
-                    f"output {tensor.name!r} is {tensor.dtype}, which Zarr has no name for; fix: --output a folder"
+                    f"output {tensor.name!r} is {tensor.dtype}, which Zarr has no name for; fix: --output {_FOLDER}"
                 )
 
     def prepare(self, store: BlockStore) -> None:
@@ -190,6 +203,9 @@ class Zarr:
             found.append(store.folder / tensor.name / key)
         return found
 
+    def is_part(self, store: BlockStore, name: str) -> bool:
+        return name == "zarr.json" or any(name == tensor.name for tensor in store.tensors)
+
 
 @lru_cache(maxsize=64)
 def _zarr_array(store: BlockStore, name: str) -> Any:
@@ -204,10 +220,11 @@ class Parquet:
     def check(self, tensors: tuple[Tensor, ...]) -> None:
         required("pyarrow.parquet", "batch")
         for tensor in tensors:
-            if len(tensor.item) > 1 or DType(tensor.dtype).numpy.kind not in "biuf":
+            dtype = DType(tensor.dtype)
+            if len(tensor.item) > 1 or 0 in tensor.item or not is_of_numpy(dtype) or dtype.is_complex:
                 raise UserError(
                     f"output {tensor.name!r} is {tensor.dtype}{list(tensor.item)} for each row; Parquet takes numbers and "
-                    "lists of numbers; fix: --output out.zarr"
+                    f"lists of one or more numbers; fix: --output {'out.zarr' if is_of_numpy(dtype) else _FOLDER}"
                 )
 
     def prepare(self, store: BlockStore) -> None:
@@ -241,6 +258,10 @@ class Parquet:
 
     def files(self, store: BlockStore, number: int) -> list[Path]:
         return [_part(store, number)]
+
+    def is_part(self, store: BlockStore, name: str) -> bool:
+        number = int(found[1]) if (found := _PART.fullmatch(name)) else -1
+        return 0 <= number < max(1, -(-store.rows // store.block)) and name == _part(store, number).name
 
 
 def _part(store: BlockStore, number: int) -> Path:

@@ -22,7 +22,7 @@ from ..failures import RunError
 from ..references import ModelReference, absolute_path
 from ..signatures import Signature
 from .columns import opened, read_rows
-from .formats import Tensor
+from .formats import Tensor, is_of_numpy
 from .outputs import Output, block_digest, output_kind
 from .padding import Lists, calls_of, lists_of, padded_inputs, require_lengths
 from .sources import Column, Ragged, Source
@@ -142,6 +142,7 @@ def plan_job(
     Raises `UserError` for inputs that do not fit the model, and for a graph that cannot be computed in blocks of rows.
     """
     what = "batch"
+    model.require_known_sizes(what)
     model.require_inputs([*[source.name for source in sources], *[mask for mask, _ in masks]], what)
     specs = {spec.name: spec for spec in model.inputs}
     sources = [_as_input(source, specs[source.name]) for source in sources]
@@ -183,7 +184,8 @@ def plan_job(
 def _as_input(source: Source, spec: InputSpec) -> Source:
     """Return a source whose lists have the length that an input has in all calls, and whose bytes the dtype, if it has such."""
     dtype, expected = opened(source).dtype, spec.dtype.numpy
-    if expected.kind not in "biufc" and dtype.kind == "V" and dtype.names is None and dtype.itemsize == expected.itemsize:
+    is_bytes = dtype.kind == "V" and dtype.names is None and dtype.isbuiltin != 2  # which ml_dtypes' are
+    if is_bytes and not is_of_numpy(spec.dtype) and dtype.itemsize == expected.itemsize:
         return replace(source, raw=spec.dtype.name)
     length = spec.shape[1] if len(spec.shape) == 2 else None
     if not isinstance(length, int) or opened(source).item is not None:
@@ -224,11 +226,11 @@ def _fit(
             )
         given: tuple[int | None, ...] = (column.rows, width)
     else:
-        given = (column.rows, *column.item)
+        given = () if column.is_number else (column.rows, *column.item)
     if len(given) != len(spec.shape):
-        raise UserError(
-            f"{what}: input {spec.text} has {len(spec.shape)} axes, {source} has {len(given)}, {given}; fix: reshape it"
-        )
+        found = f"{source} is a number" if column.is_number else f"{source} has {len(given)}, {given}"
+        fix = "a file with a number, as numpy.save(path, array[0]) writes" if not spec.shape else "an array with these axes"
+        raise UserError(f"{what}: input {spec.text} has {len(spec.shape)} axes, {found}; fix: {fix}")
     for axis, (extent, size) in enumerate(zip(spec.shape, given, strict=True)):
         if isinstance(extent, int):
             if size != extent:

@@ -84,6 +84,13 @@ class Output:
         except OSError as error:
             raise RunError(f"{self.store.folder} cannot be written: {_reason(error)}; fix that, then --resume") from error
 
+    def _put_aside(self, strays: list[Path]) -> None:
+        """Move what others have put beside the blocks out of what becomes the output; it stays where the run was."""
+        aside = self.partial / f"stray-{self.run}"
+        for path in strays:
+            aside.mkdir(exist_ok=True)
+            os.replace(path, aside / path.name)
+
     def finish(self) -> None:
         """Put the results where they belong, in one step."""
         folder, done = self.store.folder, self.whole
@@ -91,6 +98,7 @@ class Output:
             if self.kind == "zarr":  # of writers that were killed
                 for left in [path for path in folder.rglob("*.partial") if path.is_file()]:
                     left.unlink()
+            self._put_aside([path for path in folder.iterdir() if not FORMATS[self.kind].is_part(self.store, path.name)])
             sync_file(folder)
             if os.path.lexists(self.path):
                 raise FileExistsError(errno.EEXIST, "it has been made meanwhile", self.path)
@@ -103,7 +111,8 @@ class Output:
 def output_kind(path: str, tensors: tuple[Tensor, ...]) -> str:
     """Return the kind of an output by its suffix.
 
-    Raises `UserError` for others, for several outputs in one .npy file, and for outputs that the format does not take.
+    Raises `UserError` for others, for several outputs in one .npy file, for a folder in a Zarr, and for outputs that the format
+    does not take.
     """
     suffix = Path(path).suffix
     if suffix == ".npy" and len(tensors) > 1:
@@ -111,8 +120,22 @@ def output_kind(path: str, tensors: tuple[Tensor, ...]) -> str:
     kinds = {".npy": "npy", ".zarr": "zarr", ".parquet": "parquet", "": "folder"}
     if suffix not in kinds:
         raise UserError(f"--output {path}: batch does not write {suffix}; fix: .npy, .zarr, .parquet, or a folder for .npy")
+    if kinds[suffix] == "folder" and (group := _zarr_around(path)):
+        names = ", ".join(tensor.name for tensor in tensors)
+        raise UserError(
+            f"--output {path}: {group} is a Zarr, which would not see a folder of .npy files in it; batch writes a Zarr of its "
+            f"own, with an array for each output; fix: --output out.zarr, with {names}"
+        )
     FORMATS[kinds[suffix]].check(tensors)
     return kinds[suffix]
+
+
+def _zarr_around(path: str) -> Path | None:
+    """Return the Zarr that a path leads into, by its name or by what is in it."""
+    for folder in Path(os.path.abspath(path)).parents:
+        if folder.suffix == ".zarr" or any(os.path.exists(folder / name) for name in ("zarr.json", ".zgroup", ".zarray")):
+            return folder
+    return None
 
 
 def block_digest(arrays: Mapping[str, Array]) -> str:

@@ -32,6 +32,8 @@ class ParquetColumn:
     other: a block goes on where the one before it ended, so each group is decoded once by a process, whatever its size.
     """
 
+    is_number = False
+
     def __init__(self, source: Source, no_member: Callable[[Source, list[str]], RunError]) -> None:
         self._parquet, self._pyarrow = required("pyarrow.parquet", "batch"), required("pyarrow", "batch")
         self._source = source

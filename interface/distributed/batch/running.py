@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -124,10 +125,17 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
             _show_dashboard(client)
             yield OnDask(client), job
     elif workers.ray:
-        if workers.count:
-            required("ray", "batch --ray").init(num_cpus=workers.count * _threads(job, workers.count), log_to_driver=False)
-        job = _with_threads(job, workers.count or 1)
-        yield OnRay(job.reference.threads), job
+        ray = required("ray", "batch --ray")
+        is_ours = not ray.is_initialized()
+        with _stdout_on_stderr():
+            try:
+                if workers.count:
+                    ray.init(num_cpus=workers.count * _threads(job, workers.count), log_to_driver=False)
+                job = _with_threads(job, workers.count or 1)
+                yield OnRay(job.reference.threads), job
+            finally:
+                if is_ours:  # whose threads and processes would go on to print
+                    ray.shutdown()
     elif workers.count:
         distributed = required("distributed", "batch --workers")
         from ..dask_clusters import local_cluster
@@ -147,6 +155,22 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
             yield OnDask(client), _with_threads(job, workers.count)
     else:
         yield InProcess(), job
+
+
+@contextlib.contextmanager
+def _stdout_on_stderr() -> Iterator[None]:
+    """Let what this process prints, by Python and otherwise, and what it starts, go to stderr: stdout is for the summary.
+
+    Ray's driver prints what it hears about workers that died, whatever `log_to_driver` says.
+    """
+    with contextlib.ExitStack() as ends:
+        ends.enter_context(contextlib.redirect_stdout(sys.stderr))
+        with contextlib.suppress(OSError):  # of a process without one of them
+            kept = os.dup(1)
+            ends.callback(os.close, kept)
+            os.dup2(2, 1)
+            ends.callback(os.dup2, kept, 1)
+        yield
 
 
 @contextlib.contextmanager

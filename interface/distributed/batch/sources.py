@@ -96,17 +96,19 @@ class Column(Protocol):
     """Rows of a file that is open.
 
     Attributes:
+        is_number: whether it is a number, which every block gets, and no rows.
         rows: how many there are.
         dtype: of the elements.
         item: the shape of a row; None for rows of different lengths.
     """
 
+    is_number: bool
     rows: int
     dtype: np.dtype[Any]
     item: tuple[int, ...] | None
 
     def read(self, start: int, stop: int) -> Array | Ragged:
-        """Return some rows. Raises `UserError` for rows that are no numbers."""
+        """Return some rows, or the number. Raises `UserError` for rows that are no numbers."""
 
     def files(self, start: int, stop: int) -> list[Path]:
         """Return the files that some rows come from."""

@@ -168,3 +168,19 @@ def test_layer_norm_vectors_must_fit(make: Make) -> None:
     assert [str(check.lhs) for check in graph.checks] in (["8"], ["width"])
     with pytest.raises(jn.UserError, match="has shape \\(8, 1\\)"):
         jn.layer_norm(x, np.ones((8, 1), np.float32))
+
+
+@pytest.mark.parametrize(("norm", "name"), [(jn.layer_norm, "scale"), (jn.layer_norm, "bias"), (jn.rms_norm, "scale")])
+def test_vectors_of_norms_do_not_broadcast(make: Make, norm: Callable[..., Any], name: str) -> None:
+    """Along an axis of any size as along one of a fixed size, where the fix of the message gives what it says."""
+    graph = make(("float32", ("batch", "width")), ("float32", (4, 5)), ("float32", ("batch", 1)), ("float32", ("k",)))
+    x, fixed, narrow, vector = graph.inputs
+    one = np.ones(1, np.float32)
+    for value in (x, fixed):
+        with pytest.raises(jn.UserError, match=r"operand 1 has shape \(1,\)"):
+            norm(value, **{name: one})
+    with pytest.raises(jn.UserError, match=r"operand 1 has shape \(k,\)(?s:.*)expected: +\(1,\)(?s:.*)fix: .*of one element"):
+        norm(narrow, **{name: vector})
+    assert str(norm(narrow, **{name: one}).shape) == "(Dim('batch'), 1)"
+    width = jn.dim("width")
+    assert norm(x, **{name: jn.broadcast_to(graph.constant(one), (width,))}).shape == x.shape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,19 @@ def test_arrays_of_each_dtype_come_back_bit_by_bit(tmp_path: Path, dtype: Any) -
         assert (found[name].dtype, found[name].shape) == (want.dtype, want.shape)
         assert found[name].tobytes() == want.tobytes()
         assert not found[name].flags.writeable
+
+
+@pytest.mark.parametrize("dtype", STORED, ids=str)
+def test_a_process_reads_each_dtype_before_it_has_met_another(tmp_path: Path, dtype: Any) -> None:
+    """NumPy knows bfloat16 and the floats of 8 bits only where ml_dtypes was loaded, as it is here."""
+    array = np.arange(6).astype(dtype.numpy)
+    jn.save_safetensors({"a": array}, tmp_path / "w.st")
+    code = (
+        "import sys, joinery as jn; assert 'ml_dtypes' not in sys.modules\n"
+        "found = jn.load_safetensors(sys.argv[1])['a']; print(found.dtype, found.tobytes().hex())"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code, tmp_path / "w.st"], capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == ([str(array.dtype), array.tobytes().hex()], "")
 
 
 def test_weights_of_a_graph_are_saved_by_name_and_make_it_again(tmp_path: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import joinery as jn
@@ -69,6 +73,21 @@ def test_zarr_in_and_out(batch: Run) -> None:
     assert "in.zarr has no 'z'" in batch("--output", "w.npy", inputs=("x=in.zarr/z",), status=2)["error"]
 
 
+@pytest.mark.parametrize("output", ["in.zarr/y", "./in.zarr/a/y", "new.zarr/y", "in.zarr/y/", "renamed/y"])
+def test_a_folder_in_a_zarr_is_refused(batch: Run, folder: Path, output: str) -> None:
+    """`--input x=in.zarr/x` names an array, and `--output in.zarr/y` would be a folder of .npy files that Zarr does not see."""
+    zarr = pytest.importorskip("zarr", reason="the extra dask is not installed")
+    for name in ("in.zarr", "renamed"):
+        zarr.open_group(name, mode="w", zarr_format=2 if name == "renamed" else 3).create_array("x", data=rows(103))
+    before = sorted(folder.rglob("*"))
+    error = batch("--output", output, inputs=("x=in.zarr/x",), status=2)["error"]
+    assert "is a Zarr, which would not see a folder of .npy files in it" in error
+    assert error.endswith("fix: --output out.zarr, with y")
+    assert sorted(folder.rglob("*")) == before
+    batch("--output", "out.zarr", inputs=("x=in.zarr/x",))
+    np.testing.assert_allclose(zarr.open_group("out.zarr", mode="r")["y"][:], scores(rows(103)), rtol=1e-5)
+
+
 def test_parquet_in_and_out(batch: Run) -> None:
     pyarrow = pytest.importorskip("pyarrow", reason="the extra dask is not installed")
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -98,6 +117,37 @@ def sentences(folder: Path) -> list[list[int]]:
     jn.compile(graph, device="cpu").save("m.joinery")
     rng = np.random.default_rng(5)
     return [rng.integers(0, 10, rng.integers(0, 9)).tolist() for _ in range(57)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "item", "output"),
+    [
+        ("float32", (0,), "y.parquet"), ("bfloat16", (4,), "y.parquet"), ("bfloat16", (0,), "y.parquet"),
+        ("bfloat16", (2, 3), "y.parquet"), ("float32", (2, 3), "y.parquet"), ("complex64", (4,), "y.parquet"),
+        ("bfloat16", (4,), "y.zarr"), ("float8_e5m2", (), "y.zarr"),
+    ],
+)  # fmt: skip
+def test_what_a_format_has_no_place_for_is_refused_with_one_that_has(
+    batch: Run, folder: Path, dtype: str, item: tuple[int, ...], output: str
+) -> None:
+    """Before anything is computed, and the fix works."""
+    pytest.importorskip("pyarrow.parquet", reason="the extra dask is not installed")
+    pytest.importorskip("zarr", reason="the extra dask is not installed")
+    graph = jn.Graph("same", [jn.TensorType(jn.DType(dtype), ("batch", *item), "x")])
+    graph.output(jn.reshape(graph.inputs[0], (jn.dim("batch"), *item)), name="y")
+    jn.compile(graph, device="cpu").save("m.joinery")
+    x = np.arange(20 * math.prod(item)).reshape(20, *item).astype(jn.DType(dtype).numpy)
+    np.save("x.npy", x if x.dtype.isbuiltin == 1 else x.view(f"V{x.itemsize}"))
+    before = sorted(folder.iterdir())
+    error = batch("--output", output, "--block", "7", status=2)["error"]
+    assert sorted(folder.iterdir()) == before
+    fix = re.search(r"fix: --output (out), a folder of \.npy files$|fix: --output (out\.zarr)$", error)
+    assert fix, error
+    batch("--output", fix[1] or fix[2], "--block", "7")
+    if fix[2]:
+        assert np.array_equal(pytest.importorskip("zarr").open_group("out.zarr", mode="r")["y"][:], x)
+    else:
+        assert np.load("out/y.npy").view(x.dtype).tobytes() == x.tobytes()
 
 
 def test_lists_are_padded_and_masked(batch: Run, sentences: list[list[int]]) -> None:
@@ -261,9 +311,23 @@ def test_graphs_that_mix_rows_are_refused(batch: Run) -> None:
     (x,) = graph.inputs
     graph.output(x - jn.mean(x, axis=0), name="y")
     jn.compile(graph, device="cpu").save("m.joinery")
-    assert "cannot be computed in blocks along 'batch'" in batch("--output", "y.npy", status=2)["error"]
+    error = batch("--output", "y.npy", status=2)["error"]
+    assert "cannot be computed in blocks along 'batch'" in error
+    assert "fix: joinery.load(path) and a call with all rows, or --independent if you know better" in error
     batch("--output", "y.npy", "--independent", "--block", "103")
     np.testing.assert_allclose(np.load("y.npy"), rows(103) - rows(103).mean(axis=0), atol=1e-6)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--independent",)])
+@pytest.mark.parametrize("name", ["nonzero", "bincount"])
+def test_sizes_that_values_decide_are_refused(batch: Run, name: str, arguments: tuple[str, ...]) -> None:
+    graph = jn.Graph("decided", [jn.TensorType(jn.int64, ("batch",), "x")])
+    graph.output(getattr(jn, name)(graph.inputs[0]), name="y")
+    jn.compile(graph, device="cpu").save("m.joinery")
+    np.save("x.npy", np.arange(9))
+    error = batch("--output", "y.npy", *arguments, status=2)["error"]
+    assert re.search(r"batch: output y: int64\[.*\] of model 'decided' has the size '.*', which values decide", error)
+    assert "fix: joinery.distributed.stream" in error
 
 
 def test_a_truncated_model_is_refused(batch: Run, folder: Path) -> None:
@@ -297,3 +361,15 @@ def test_a_run_that_is_terminated_says_how_to_go_on(batch: Run, folder: Path, mo
         assert "interrupted; --resume goes on" in batch("--output", "y.npy", "--block", "10", status=1)["error"]
     assert signal.getsignal(signal.SIGTERM) is before
     assert batch("--output", "y.npy", "--block", "10", "--resume")["before"] == 4
+
+
+def test_what_engines_print_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    with running._stdout_on_stderr():
+        print("by Python", flush=True)
+        os.write(1, b"by a library\n")
+        subprocess.run([sys.executable, "-c", "print('by a process')"], check=True)
+    print("a summary", flush=True)
+    os.write(1, b"and more\n")
+    found = capfd.readouterr()
+    assert found.out == "a summary\nand more\n"
+    assert sorted(found.err.splitlines()) == ["by Python", "by a library", "by a process"]

@@ -473,6 +473,31 @@ def test_files_on_ray(folder: Path, tmp_path: Path, expected: str) -> None:
     require_complete(folder, output, run(folder, output, "--ray", "--workers", "2", "--threads", "1"), expected)
 
 
+def test_the_summary_alone_is_on_stdout_when_a_worker_of_ray_dies(folder: Path, tmp_path: Path, expected_long: str) -> None:
+    """Ray's driver prints that it has died."""
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    import psutil
+
+    output = tmp_path / "y.zarr"
+    given = command(folder, output, "--ray", "--workers", "2", "--threads", "1", rows="long")
+    with subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+
+        def killed() -> bool:
+            for each in psutil.Process(process.pid).children(recursive=True) if lines(output) else ():
+                with contextlib.suppress(psutil.Error):
+                    if "run_job_block" in " ".join(each.cmdline()):
+                        each.kill()
+                        return True
+            return process.poll() is not None
+
+        wait_for(killed)
+        assert process.poll() is None
+        out, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err
+    require_complete(folder, output, json.loads(out), expected_long, rows="long")
+    assert "A worker died or was killed" in err
+
+
 ACTORS = """
 import numpy as np, ray, sys
 import joinery as jn

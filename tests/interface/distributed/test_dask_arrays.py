@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import joinery as jn
@@ -95,6 +96,43 @@ def test_chunks_that_would_change_results_are_refused(
         jn.distributed.map_blocks(two_outputs, x, z.rechunk(16))
 
 
+@pytest.mark.parametrize("wrap", ["ndarray", "memmap", "list", "DataArray"])
+def test_what_has_no_chunks_is_one_block_however_large(
+    two_outputs: jn.distributed.ModelReference, tmp_path: Path, wrap: str
+) -> None:
+    """Dask would cut NumPy's arrays above its `array.chunk-size`."""
+    import dask
+
+    x, z = rows(20), np.arange(16, dtype=np.float32)
+    np.save(tmp_path / "z.npy", z)
+    xarray = pytest.importorskip("xarray", reason="the extra dask is not installed")
+    mapped = np.load(tmp_path / "z.npy", mmap_mode="r")
+    given = {"ndarray": z, "memmap": mapped, "list": list(z), "DataArray": xarray.DataArray(z)}
+    with dask.config.set({"array.chunk-size": "16B"}):
+        scaled, _ = jn.distributed.map_blocks(two_outputs, da.from_array(x, chunks=(6, 16)), given[wrap])
+        whole, _ = jn.distributed.map_blocks(two_outputs, x, given[wrap])
+    assert scaled.chunks == ((6, 6, 6, 2), (16,))
+    assert whole.chunks == ((20,), (16,))
+    for found in (scaled, whole):
+        assert np.array_equal(found.compute(scheduler="sync"), x * z)
+
+
+def test_arrays_of_zarr_keep_their_chunks(reference: jn.distributed.ModelReference, tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr", reason="the extra dask is not installed")
+    import dask
+
+    x = rows(20)
+    group = zarr.open_group(tmp_path / "x.zarr", mode="w")
+    group.create_array("rows", data=x, chunks=(6, 16))
+    group.create_array("columns", data=x, chunks=(20, 4))
+    with dask.config.set({"array.chunk-size": "400B"}):
+        y = jn.distributed.map_blocks(reference, group["rows"])
+        assert y.chunks == ((6, 6, 6, 2), (5,))
+        assert np.array_equal(y.compute(scheduler="sync"), reference()(x))
+        with pytest.raises(jn.UserError, match=r"has blocks of 4; fix: dask\.array\.asarray\(x\)\.rechunk\(\{1: -1\}\)"):
+            jn.distributed.map_blocks(reference, group["columns"])
+
+
 def test_arrays_that_do_not_fit_are_refused_before_anything_runs(reference: jn.distributed.ModelReference) -> None:
     x = rows(20)
     with pytest.raises(jn.UserError, match=r"input 'x' expects x: .*, got float64; fix: \.astype\('float32'\)"):
@@ -128,6 +166,26 @@ def test_dims_are_named_in_a_list(reference: jn.distributed.ModelReference, inde
         jn.distributed.map_blocks(reference, x, independent=independent)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("believed", [False, True])
+@pytest.mark.parametrize("name", ["nonzero", "bincount", "unique"])
+def test_sizes_that_values_decide_are_refused(tmp_path: Path, name: str, believed: bool) -> None:
+    """And `stream`, which the message names, takes such a model."""
+    graph = jn.Graph(name, [jn.TensorType(jn.int64, ("batch",), "x")])
+    (x,) = graph.inputs
+    graph.output({"nonzero": jn.nonzero, "bincount": jn.bincount, "unique": lambda x: jn.unique(x)[0]}[name](x), name="y")
+    reference = jn.distributed.reference(jn.compile(graph, device="cpu"), directory=tmp_path)
+    x = np.array([3, 0, 2, 3, 0, 1])
+    with pytest.raises(jn.UserError) as caught:
+        jn.distributed.map_blocks(reference, da.from_array(x, chunks=2), independent=["batch"] if believed else [])
+    assert re.fullmatch(
+        rf"map_blocks: output y: int64\[.*\] of model '{name}' has the size '.*', which values decide, so .*; fix: "
+        r"joinery\.distributed\.stream, .*", str(caught.value),
+    )  # fmt: skip
+    expected = {"nonzero": lambda x: np.array(np.nonzero(x)), "bincount": np.bincount, "unique": np.unique}[name]
+    for number, found in jn.distributed.stream(reference, [x[:2], x[2:4], x[4:]]):
+        assert np.array_equal(found, expected(x[2 * number : 2 * number + 2]))
+
+
 def test_a_worker_of_another_kind_is_refused(reference: jn.distributed.ModelReference, monkeypatch: pytest.MonkeyPatch) -> None:
     x = da.from_array(rows(4), chunks=(2, 16))
     y = jn.distributed.map_blocks(reference, x, same_target=True)
@@ -157,6 +215,39 @@ def test_labelled_arrays_keep_their_coordinates(reference: jn.distributed.ModelR
         jn.distributed.apply(reference, given, output_dims={"y": ("sample",)})
     with pytest.raises(jn.UserError, match=r"output_dims has \['nope'\]; model 'scorer' returns y: .*; fix"):
         jn.distributed.apply(reference, given, output_dims={"nope": ("sample", "cls")})
+
+
+@pytest.mark.parametrize(
+    ("dims", "message"),
+    [
+        (("a", "a"), r"axes of output y: float32\[batch, 5\] are called \['a', 'a'\].*; fix: output_dims=\{'y': …\} with 2"),
+        (("sample", "sample"), r"are called \['sample', 'sample'\]"),
+        ("ab", r"output_dims of 'y' are 'ab'; fix: one for each of y: float32\[batch, 5\], in a list"),
+        (5, "output_dims of 'y' are 5; fix: one for each"),
+        (("sample", ["a"]), "fix: one for each"),
+    ],
+)
+@pytest.mark.parametrize("lazy", [False, True])
+def test_names_of_axes_that_xarray_does_not_take(
+    reference: jn.distributed.ModelReference, lazy: bool, dims: object, message: str
+) -> None:
+    xarray = pytest.importorskip("xarray", reason="the extra dask is not installed")
+    given = xarray.DataArray(rows(20), dims=("sample", "feature"))
+    with pytest.raises(jn.UserError, match=message):
+        jn.distributed.apply(reference, given.chunk(sample=6) if lazy else given, output_dims={"y": dims})  # type: ignore[dict-item]
+
+
+def test_two_axes_of_one_dim_need_names(tmp_path: Path) -> None:
+    xarray = pytest.importorskip("xarray", reason="the extra dask is not installed")
+    graph = jn.Graph("gram", [jn.TensorType(jn.float32, ("batch", 16), "x")])
+    (x,) = graph.inputs
+    graph.output(x @ jn.transpose(x, 0, 1), name="y")
+    reference = jn.distributed.reference(jn.compile(graph, device="cpu"), directory=tmp_path)
+    given = xarray.DataArray(rows(5), dims=("sample", "feature"))
+    with pytest.raises(jn.UserError, match=r"are called \['sample', 'sample'\].*fix: output_dims=\{'y': …\}"):
+        jn.distributed.apply(reference, given)
+    found = jn.distributed.apply(reference, given, output_dims={"y": ("sample", "other")})
+    np.testing.assert_allclose(found.values, rows(5) @ rows(5).T, rtol=1e-5)
 
 
 def test_masks_are_refused(reference: jn.distributed.ModelReference) -> None:

@@ -47,6 +47,10 @@ INDEPENDENT: dict[str, tuple[Build, tuple[tuple[Any, ...], ...], Along]] = {
 }  # fmt: skip
 
 MIXED: dict[str, tuple[Build, tuple[tuple[Any, ...], ...], str]] = {
+    "sizes of values": (lambda x: jn.nonzero(x), (("batch", 8),), "nonzero"),
+    "sizes of values in between": (
+        lambda x: x * jn.sum(jn.bincount(jn.cast(x[:, 0], jn.int64))), (("batch", 8),), "has a size that values decide",
+    ),
     "sum": (lambda x: jn.sum(x, axis=0), (("batch", 8),), "reduces over 'batch'"),
     "softmax": (lambda x: jn.softmax(x, axis=0), (("batch", 8),), "reduces over 'batch'"),
     "centred": (lambda x: x - jn.mean(x, axis=0), (("batch", 8),), "reduces over 'batch'"),

@@ -74,6 +74,31 @@ def test_noted_blocks_that_are_gone_are_computed_again(batch: Run, left: Callabl
     resumed(batch, name, LEFT - lost, lost)
 
 
+@pytest.mark.parametrize("name", ["y.npy", "y", "y.zarr", "y.parquet"])
+def test_files_that_are_no_blocks_do_not_land_in_the_output(batch: Run, left: Callable[..., Path], name: str) -> None:
+    """They are kept in the folder of the run: they are somebody's."""
+    if name.endswith((".zarr", ".parquet")):
+        pytest.importorskip("pyarrow" if name.endswith(".parquet") else "zarr", reason="the extra dask is not installed")
+    partial = left(name)
+    data = data_of(partial)
+    strays = ["notes.txt", "part-00000011.parquet", "part-7.parquet", "part-000000001.parquet", "z.npy", "folder"]
+    for stray in strays[:-1]:
+        (data / stray).write_text(stray)
+    (data / "folder").mkdir()
+    summary = batch("--output", name, "--block", "10", "--resume")
+    assert (summary["before"], summary["computed"], summary["damaged"]) == (LEFT, BLOCKS - LEFT, 0)
+    parts = {"y": ["y.npy"], "y.zarr": ["y", "zarr.json"], "y.parquet": [f"part-{at:08}.parquet" for at in range(BLOCKS)]}
+    if name in parts:
+        assert sorted(os.listdir(name)) == parts[name]
+    np.testing.assert_allclose(table("y/y.npy" if name == "y" else name), scores(rows(103)), rtol=1e-5)
+    (aside,) = partial.iterdir()
+    assert sorted(os.listdir(aside)) == sorted(strays)
+    assert all((aside / stray).read_text() == stray for stray in strays[:-1])
+    Path(name).rename(f"other {name}")
+    assert batch("--output", name, "--block", "10")["before"] == 0
+    assert list(partial.iterdir()) == [aside]
+
+
 def test_blocks_with_other_bytes_than_noted_are_computed_again(batch: Run, left: Callable[..., Path]) -> None:
     with open(data_of(left()) / "y.npy", "r+b") as file:
         file.seek(128 + 10 * 5 * 4)  # the first row of block 1

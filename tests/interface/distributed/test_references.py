@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import joinery as jn
@@ -138,6 +139,23 @@ def test_pickles_of_models_name_the_reference() -> None:
         cloudpickle.dumps(lambda x: model(x))
 
 
+def computed_size() -> jn.Graph:
+    """An input of a computed size, so that calls go through Python."""
+    graph = jn.Graph("computed", [jn.TensorType(jn.float32, (jn.dim("n") * 2, "n"), "x")])
+    graph.output(graph.inputs[0] * 2, name="y")
+    return graph
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("graph", [scorer, computed_size])
+@pytest.mark.parametrize("method", ["__call__", "run", "bind", "save", "plan"])
+def test_pickles_of_methods_of_models_name_the_reference(method: str, graph: Callable[[], jn.Graph], protocol: int) -> None:
+    """What `pool.map(model.__call__, blocks)` sends: addresses of this process would be in it."""
+    model = jn.compile(graph(), device="cpu")
+    with pytest.raises(TypeError, match=r"cannot be pickled; fix: m\.save.*joinery\.distributed\.reference"):
+        pickle.dumps(getattr(model, method), protocol)
+
+
 def test_pickles_of_graphs_and_symbols_name_the_reference() -> None:
     graph = scorer()
     names = r"cannot be pickled; fix: keep .*joinery\.to_text.*joinery\.distributed\.reference of the compiled model"
@@ -147,6 +165,23 @@ def test_pickles_of_graphs_and_symbols_name_the_reference() -> None:
     cloudpickle = pytest.importorskip("cloudpickle", reason="closures are pickled by cloudpickle, which Dask brings")
     with pytest.raises(jn.UserError, match=names):
         cloudpickle.dumps(lambda: graph.outputs)
+
+
+def test_models_in_parts_are_referenced(tmp_path: Path, forgotten: None, caplog: pytest.LogCaptureFixture) -> None:
+    """Between whose kernels the host computes: there is a compiled form for each part, or none."""
+    x = np.array([[3, 0, 2], [0, 0, 1]], np.float32)
+    positions = np.array(np.nonzero(x))
+    for name, build, expected in (
+        ("host", jn.nonzero, positions), ("parts", lambda x: jn.nonzero(jn.exp(x) - 1) * 2, 2 * positions),
+    ):  # fmt: skip
+        graph = jn.Graph(name, [jn.TensorType(jn.float32, ("batch", 3), "x")])
+        graph.output(build(graph.inputs[0]), name="y")
+        model = jn.compile(graph, device="cpu")
+        reference = jn.distributed.reference(model, directory=tmp_path)
+        found = blocks.run_block(reference, {"x": x})
+        assert np.array_equal(found.outputs["y"], expected)
+        assert found.target == ("" if name == "host" else model.parts[0].compiled.target)
+    assert [record.args[0] for record in caplog.records] == ["parts"]  # files of such models have no code
 
 
 def test_a_model_of_the_store_that_is_damaged_is_written_again(tmp_path: Path, forgotten: None) -> None:
@@ -290,6 +325,17 @@ def test_only_a_bool_says_what_is_trusted(model_path: Path, trusted: object) -> 
         jn.distributed.reference(model_path, trusted=trusted)  # type: ignore[arg-type]
     with pytest.raises(jn.UserError, match=r"load: trusted=.* is no bool"):
         jn.load(model_path, "cpu", trusted=trusted)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("verify", [None, "", "no", 1, 0, np.True_])
+def test_only_a_bool_says_whether_to_verify(model_path: Path, verify: object) -> None:
+    """None or 0 would believe a damaged file."""
+    good = model_path.read_bytes()
+    digest, damaged = jn.load(good).digest, good[:-50] + bytes([good[-50] ^ 1]) + good[-49:]
+    with pytest.raises(jn.UserError, match=r"load: verify=.* is no bool; fix: True, or False with the digest of a file"):
+        jn.load(damaged, trusted=True, digest=digest, verify=verify)  # type: ignore[arg-type]
+    with pytest.raises(jn.UserError, match="damaged"):
+        jn.load(damaged, trusted=True, digest=digest, verify=True)
 
 
 @pytest.mark.parametrize("device", ["tpu", "", "cuda:", "cuda:x", "CPU", None, 3])

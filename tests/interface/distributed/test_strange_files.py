@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import struct
+import subprocess
+import sys
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -111,7 +113,7 @@ def test_paths(folder: Path, batch: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.safetensors"])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_dtypes_that_numpy_does_not_know(folder: Path, name: str, dtype: str) -> None:
     """They are bytes in .npy files, there and in what the command writes, and have their names in safetensors."""
     graph = jn.Graph("same", [jn.TensorType(jn.DType(dtype), ("batch", SIZE), "x")])
@@ -119,9 +121,10 @@ def test_dtypes_that_numpy_does_not_know(folder: Path, name: str, dtype: str) ->
     graph.output(x[:, ::-1], name="y")
     jn.compile(graph, device="cpu").save("m.joinery")
     values = rows(20).astype(getattr(ml_dtypes, dtype))
-    np.save("x.npy", values)
-    np.savez("x.npz", x=values)
-    kind = {"bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3"}[dtype]
+    raw = values.view(f"V{values.itemsize}")  # NumPy writes a name for float8_e5m2 that it cannot read
+    np.save("x.npy", raw)
+    np.savez("x.npz", x=raw)
+    kind = {"bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2"}[dtype]
     header = {"x": {"dtype": kind, "shape": values.shape, "data_offsets": [0, values.nbytes]}}
     text = json.dumps(header).encode()
     (folder / "x.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + values.tobytes())
@@ -130,6 +133,69 @@ def test_dtypes_that_numpy_does_not_know(folder: Path, name: str, dtype: str) ->
     assert found.tobytes() == values[:, ::-1].tobytes()
     assert main(["batch", "m.joinery", "--input", "x=y.npy", "--output", "z.npy", "--quiet"]) == 0  # what it wrote
     assert np.load("z.npy").tobytes() == values.tobytes()
+
+
+def test_bfloat16_of_safetensors_in_a_process_of_its_own(folder: Path) -> None:
+    """Which has not loaded ml_dtypes when it opens the file, as this one has."""
+    graph = jn.Graph("double", [jn.TensorType(jn.bfloat16, ("batch", SIZE), "x")])
+    graph.output(graph.inputs[0] + graph.inputs[0], name="y")
+    jn.compile(graph, device="cpu").save("m.joinery")
+    values = rows(20).astype(ml_dtypes.bfloat16)
+    jn.save_safetensors({"x": values}, "x.safetensors")
+    command = ["batch", "m.joinery", "--input", "x=x.safetensors", "--output", "y.npy", "--quiet"]
+    done = subprocess.run([sys.executable, "-P", "-m", "joinery", *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert np.load("y.npy").tobytes() == (values + values).tobytes()
+
+
+def scaled(dtype: str = "float32") -> None:
+    """Save a model of rows and a number."""
+    kind = jn.DType(dtype)
+    graph = jn.Graph("scaled", [jn.TensorType(kind, ("batch", SIZE), "x"), jn.TensorType(kind, (), "s")])
+    x, s = graph.inputs
+    graph.output(x * s, name="y")
+    jn.compile(graph, device="cpu").save("m.joinery")
+
+
+@pytest.mark.parametrize("name", ["s.npy", "s.npz", "s.safetensors", "s.zarr", "s2.zarr"])
+def test_a_number_goes_to_each_block(folder: Path, batch: Run, name: str) -> None:
+    scaled()
+    number = np.array(3, np.float32)
+    np.save("s.npy", number)
+    np.savez("s.npz", s=number)
+    if name.endswith(".zarr"):
+        zarr = pytest.importorskip("zarr", reason="the extra dask is not installed")
+        group = zarr.open_group(name, mode="w", zarr_format=2 if name == "s2.zarr" else 3)
+        group.create_array("s", data=number)
+    if name == "s.safetensors":
+        jn.save_safetensors({"s": number}, name)
+    assert batch("--output", "y.npy", "--block", "10", inputs=("x=x.npy", f"s={name}"))["blocks"] == 11
+    assert np.array_equal(np.load("y.npy"), rows(103) * 3)
+
+
+@pytest.mark.parametrize("name", ["s.npy", "s.npz"])
+def test_a_number_of_bytes(folder: Path, batch: Run, name: str) -> None:
+    scaled("bfloat16")
+    x, number = rows(20).astype(ml_dtypes.bfloat16), np.array(3, ml_dtypes.bfloat16)
+    np.save("x.npy", x)
+    np.save("s.npy", number)
+    np.savez("s.npz", s=number)
+    batch("--output", "y.npy", "--block", "7", inputs=("x=x.npy", f"s={name}"))
+    assert np.load("y.npy").tobytes() == (x * number).tobytes()
+
+
+def test_a_number_and_an_array_in_each_others_place(folder: Path, batch: Run) -> None:
+    """What each message says to do is what the other does not refuse."""
+    scaled()
+    np.save("s.npy", np.ones(1, np.float32))
+    found = batch("--output", "y.npy", status=2, inputs=("x=x.npy", "s=s.npy"))["error"]
+    assert "input s: float32[] has 0 axes" in found
+    assert "s.npy has 1, (1,); fix: a file with a number, as numpy.save(path, array[0]) writes" in found
+    np.save("s.npy", np.load("s.npy")[0])
+    batch("--output", "y.npy", inputs=("x=x.npy", "s=s.npy"))
+    found = batch("--output", "z.npy", status=2, inputs=("x=s.npy", "s=s.npy"))["error"]
+    assert "input x: float32[batch, 16] has 2 axes" in found
+    assert "s.npy is a number; fix: an array with these axes" in found
 
 
 def test_bytes_of_another_size_stay_refused(folder: Path, batch: Run) -> None:

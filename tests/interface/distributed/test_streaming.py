@@ -264,6 +264,38 @@ def test_an_error_of_the_blocks_comes_after_those_in_flight(
             next(results)
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_error_of_the_blocks_names_those_that_failed_before(
+    reference: jn.distributed.ModelReference, ordered: bool
+) -> None:
+    def blocks(count: int) -> Iterator[np.ndarray]:
+        yield from (rows(4)[:, : 15 if number in (1, 4) or number > 40 else 16] for number in range(count))
+        raise KeyError("mine")
+
+    results = jn.distributed.stream(reference, blocks(5), ordered=ordered)
+    assert [next(results)[0] for _ in range(3)] == [0, 2, 3]
+    with pytest.raises(KeyError, match="mine") as caught:
+        next(results)
+    (note,) = caught.value.__notes__
+    first, *lines = note.splitlines()
+    assert first == "2 blocks failed before this error ended the run"
+    assert [line.partition(" failed: ")[0] for line in lines] == ["  block 1", "  block 4"]
+    assert all("is 15, not 16" in line for line in lines)
+    with pytest.raises(KeyError, match="mine") as caught:
+        list(jn.distributed.stream(reference, blocks(60), ordered=ordered))
+    assert caught.value.__notes__[0].endswith("\n  and 11 more")
+    with pytest.raises(KeyError, match="mine") as caught:
+        list(jn.distributed.stream(reference, blocks(1), ordered=ordered))
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_a_block_of_other_arrays_names_those_that_failed_before(reference: jn.distributed.ModelReference) -> None:
+    blocks = [rows(4), rows(4)[:, :15], rows(4), {"z": rows(1)}]
+    with pytest.raises(jn.UserError, match="block 3: model 'scorer' takes x") as caught:
+        list(jn.distributed.stream(reference, blocks))
+    assert caught.value.__notes__[0].startswith("1 block failed before this error ended the run\n  block 1 failed: ")
+
+
 def test_mistakes_in_the_call(reference: jn.distributed.ModelReference) -> None:
     with pytest.raises(jn.UserError, match=r"stream: in_flight is 0; fix: a number of 1 or more"):
         jn.distributed.stream(reference, [], in_flight=0)
