@@ -69,10 +69,7 @@ def extents_of(tiled: Tiled, launch: Launch) -> list[int | Dim]:
 
 
 def proven(tiled: Tiled, launch: Launch, limit: int = _LIMIT) -> Generated:
-    """Proves a launch's kernel for all sizes of the graph from 0 on; from 1 on, if 0 makes a difference.
-
-    Graphs refuse sizes before a launch that no index could be inside of: an axis of 0 elements that something is taken from.
-    """
+    """Proves a launch's kernel for all sizes that the graph does not refuse, from 0 on; from 1 on, if 0 makes a difference."""
     try:
         found = _proven(tiled, launch, 0, limit)
     except jn.UserError as error:
@@ -101,6 +98,9 @@ def _proven(tiled: Tiled, launch: Launch, least: int, limit: int) -> Generated:
         f"{name} == {text_of(size, called)}" for name, size in zip(scalars, launch.scalars, strict=True)
         if name not in called.values()
     ]  # fmt: skip
+    for check in tiled.source.checks:  # what launches refuse
+        if dims_of([check[0], check[1]]) <= called.keys():
+            assume.append(f"{text_of(check[0], called)} == {text_of(check[1], called)}")
     sizes = {name: text_of(extent, called) for name, extent in zip(pointers, extents, strict=True)}
     proof = kernel.prove(assume, sizes, text_of(launch.grid, called), ("bounds", "races"), limit=limit)
     rest = [each for each in proof.accesses if each.verdict not in (*PROVED, "never executed")]
