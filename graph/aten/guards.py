@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...promotion.errors import UserError
 from ..checks import Check
-from ..dims.dim import Dim, Extent, maximum, minimum
+from ..dims.dim import Dim, Extent, lower_bound, maximum, minimum
 
 MAX_TEXT = 10_000
 """Characters of a condition, beyond which nobody reads it."""
@@ -117,20 +117,24 @@ def _extent(node: ast.expr, sizes: Mapping[str, Extent]) -> Extent:
 
 
 def _rounded(name: str, node: ast.expr, sizes: Mapping[str, Extent]) -> Extent:
-    """Return `math.trunc(0.5*torch.sym_float(size))`, and so on: of sizes, which are not negative, times a fraction of 2, or
-    divided by a whole number."""
-    if name not in ("trunc", "floor", "ceil"):
-        raise _UnreadError
+    """Return `math.trunc(0.5*torch.sym_float(size))`, and so on: of sizes times a fraction of 2, or divided by a number."""
     match node:
         case ast.BinOp(left=size, op=ast.Div(), right=ast.Constant(value=int() as divisor)) if 0 < divisor <= MAX_FACTOR:
-            whole = _extent(size, sizes)
-            return -1 * ((-1 * whole) // divisor) if name == "ceil" else whole // divisor
+            return _quotient(name, _extent(size, sizes), divisor)
         case ast.BinOp(
             left=ast.Constant(value=float() as factor), op=ast.Mult(),
             right=ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="sym_float"), args=[size], keywords=[]),
         ) if 0 < factor < MAX_FACTOR:  # fmt: skip
             numerator, denominator = factor.as_integer_ratio()
             if denominator <= MAX_FACTOR:  # products of sizes and such factors are exact in float64
-                whole = _extent(size, sizes) * numerator
-                return -1 * ((-1 * whole) // denominator) if name == "ceil" else whole // denominator
+                return _quotient(name, _extent(size, sizes) * numerator, denominator)
+    raise _UnreadError
+
+
+def _quotient(rounding: str, dividend: Extent, divisor: int) -> Extent:
+    if rounding == "ceil":
+        return -1 * ((-1 * dividend) // divisor)
+    least = lower_bound(dividend)
+    if rounding == "floor" or (rounding == "trunc" and least is not None and least >= 0):
+        return dividend // divisor
     raise _UnreadError

@@ -128,7 +128,7 @@ class _Exported:
         unread += self.reader.unread
         if unread:
             shown = "; ".join(unread)
-            warnings.warn(f"from_exported: runs do not check what the model was exported for: {shown:.500}", stacklevel=4)
+            warnings.warn(f"from_exported: runs do not check what the model was exported for: {shown:.500}", stacklevel=5)
         return tuple(checks)
 
     def _input_texts(self) -> dict[str, list[str]]:
@@ -140,11 +140,11 @@ class _Exported:
         paths = _pytree.tree_flatten_with_path(_pytree.tree_unflatten(list(range(spec.num_leaves)), spec))[0]
         specs = [each for each in exported.graph_signature.input_specs if each.kind is InputKind.USER_INPUT]
         found: dict[str, list[str]] = {}
-        for (path, leaf) in paths:
-            (first, second, *rest) = path
+        for path, leaf in paths:
+            first, second, *rest = path
             name = names[second.idx] if first.idx == 0 and second.idx < len(names) else getattr(second, "key", "")
             roots = [f"L[{name!r}]"]
-            if split := re.fullmatch(r"(.+)_(\d+)", name):
+            if (split := re.fullmatch(r"(.+)_(\d+)", name)) and split[1] not in names:
                 roots.append(f"L[{split[1]!r}][{split[2]}]")
             if leaf < len(specs):
                 found[specs[leaf].arg.name] = [root + "".join(map(str, rest)) for root in roots]
@@ -196,6 +196,8 @@ class _Exported:
             value = spec.arg.value
             return value if isinstance(value, int) and not isinstance(value, bool) else None
         found = self.reader.refs.get(spec.arg.name)
+        if found is None and spec.arg.name in self.reader.refused:
+            raise self.reader.refused[spec.arg.name]
         if found is None:
             raise UnsupportedError(f"from_exported: output {spec.arg.name!r} is no tensor; fix: return tensors")
         return found

@@ -118,9 +118,14 @@ def slice_(
 def select(node: Node, x: Symbol, dim: int, index: Extent) -> Symbol:
     """Take one position of an axis, which disappears."""
     axis = node.axis(dim, len(x.shape))
-    is_negative = index < 0 if isinstance(index, int) else _counts_from_the_end(x, index)
-    at = x.shape[axis] + index if is_negative else index
+    at = _position(x, axis, index)
     return node.shaped(cut(x, axis, at, at + 1))
+
+
+def _position(x: Symbol, axis: int, index: Extent) -> Extent:
+    """Return a position of an axis, counted from its beginning."""
+    is_negative = index < 0 if isinstance(index, int) else _counts_from_the_end(x, index)
+    return x.shape[axis] + index if is_negative else index
 
 
 @handles("narrow.default", "narrow_copy.default")
@@ -160,7 +165,7 @@ def slice_scatter(
 def select_scatter(node: Node, x: Symbol, src: Symbol, dim: int, index: Extent) -> Symbol:
     """Return a tensor with one position of an axis replaced."""
     axis = node.axis(dim, len(x.shape))
-    at = x.shape[axis] + index if isinstance(index, int) and index < 0 else index
+    at = _position(x, axis, index)
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     return inserted(x, node.shaped(src.cast(x.dtype), shape), axis, at, at + 1)
 

@@ -292,7 +292,7 @@ def _nearest(node: Node, x: Symbol, axis: int, size: Extent, factor: Number | No
     extent = x.shape[axis]
     if size == extent:
         return x
-    whole = size // extent if size == extent * 2 else None
+    whole = 2 if size == extent * 2 else None
     at: Symbol | None = None
     if whole is None and isinstance(extent, int) and isinstance(size, int):
         step = np.float32(1 / factor) if factor else np.float32(extent) / np.float32(size)

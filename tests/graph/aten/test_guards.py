@@ -36,6 +36,7 @@ def holds(condition: str, n: int, m: int = 1) -> bool:
     ("math.trunc(0.5*torch.sym_float(L['x'].size()[0])) >= 2", lambda n, m: int(0.5 * n) >= 2),
     ("math.ceil(0.75*torch.sym_float(L['x'].size()[0])) != 3", lambda n, m: math.ceil(0.75 * n) != 3),
     ("math.trunc(L['x'].size()[0] / 3) == 2 and L['k'] > 2", lambda n, m: n // 3 == 2 and m > 2),
+    ("math.floor(0.5*torch.sym_float((-4) + L['x'].size()[0])) != -2", lambda n, m: math.floor(0.5 * (n - 4)) != -2),
     ("math.ceil(L['x'].size()[0] / 2) != 1", lambda n, m: math.ceil(n / 2) != 1),
     ("L['x'].size()[0] - ((1 + L['x'].size()[0]) // 2) == 1", lambda n, m: n - (n + 1) // 2 == 1),
 ])  # fmt: skip
@@ -55,6 +56,7 @@ def test_what_always_holds_is_no_check_and_what_never_does_is_refused() -> None:
     "L['y'].size()[0] == 1", "L['x'].stride()[0] == 4", "__import__('os').system('true') == 0", "0 < L['k'] < 3",
     "L['x'].size()[0] == 1 or L['k'] == 2", "L['x'].size()[0] / 2 == 1", "L['x'].size()[0] == True", "1.5 == L['k']",
     "L['k'] ** 99999 == 1", "L['k'] // 0 == 1", "L['k'] ==",
+    "math.trunc(0.5*torch.sym_float((-4) + L['k'])) == 0", "math.cos(L['k'] / 2) == 1",
     "math.trunc(0.1*torch.sym_float(L['k'])) == 1", "(" * 5000 + ")" * 5000, "9" * 20_000 + " == L['k']",
 ])  # fmt: skip
 def test_other_texts_are_named_and_never_run(condition: str) -> None:
