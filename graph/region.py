@@ -49,6 +49,7 @@ class Region(Graph):
         sizes = {known for symbol in parent.symbols for known in mentioned(extents_of(symbol))}
         self.outer_dims = parent.outer_dims | sizes | set(parent.dim_names)
         self.standing = self._given = tuple(parent.shape_checks.entries)
+        self._learned = self._given[-1] if self._given else None
         self.shape_checks = Checks(self.standing, names=parent.shape_checks.names)
         self.chains = parent.chains
         self._location = parent.current_location
@@ -129,7 +130,11 @@ class Region(Graph):
         """Take over the checks that the graphs around got since this region was begun."""
         if isinstance(self.parent, Region):
             self.parent.learn_checks()
-        new = tuple([check for check in self.parent.shape_checks.entries if check not in self._given])
+        entries = self.parent.shape_checks.entries
+        if not entries or entries[-1] is self._learned:
+            return
+        self._learned = entries[-1]
+        new = tuple([check for check in entries if check not in self._given])
         self._given, self.standing = (*self._given, *new), (*self.standing, *new)
         for check in new:
             self.shape_checks.add(*check)
