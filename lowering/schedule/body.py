@@ -400,12 +400,23 @@ class BodyBuilder:
                 at = self._mirrored(at, extent, low, high)
             at = self.emit("minimum", INT64, (self.emit("maximum", INT64, (at, zero)), last))
             moved.append(self.as_index(at))
-        value = self.evaluate(operand, tuple(moved), self.both(guard, inside))
+        allowed = self.both(guard, inside)
+        value = self.evaluate(operand, tuple(moved), allowed)
         if inside == NO_GUARD:
             return value
-        return self.emit(
-            "where", symbol.dtype, (inside, value, self.constant(attrs.get("value", 0), symbol.dtype))
-        )
+        fill = self.constant(attrs.get("value", 0), symbol.dtype)
+        filled = self._filled(value, allowed, fill)
+        return self.emit("where", symbol.dtype, (inside, value, fill)) if filled is None else filled
+
+    def _filled(self, value: int, guard: int, fill: int) -> int | None:
+        """Returns a load under just this guard as one that reads `fill` where the guard is false; None for another value."""
+        entry = self.entries[value]
+        if entry.op != "load" or not entry.attrs["guarded"] or entry.operands[-1] != guard:
+            return None
+        number = self.entries[fill].attrs["value"]
+        attrs = {**entry.attrs, "fill": number.item()}
+        key = ("filled", value, number.tobytes())
+        return self.emit("load", entry.dtype, entry.operands, attrs, axes=entry.axes, at=entry.at, key=key)
 
     def _mirrored(self, at: int, extent: Extent, low: Extent, high: Extent) -> int:
         """Reflects position `at` at both ends without repeating them; wide pads reflect periodically."""

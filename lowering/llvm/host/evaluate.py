@@ -38,6 +38,7 @@ from .loops.coordinates import (
 )
 from .loops.flat import is_deep, read_flattened
 from .loops.scratch import Scratch
+from .memory.filled_rows import filled_row
 from .memory.gathers import gather
 from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from .scalars import ZERO, Scalars, is_constant, wrapped
@@ -204,9 +205,30 @@ class Evaluator:
                 return d
         return None
 
-    def pointer_at(self, pointers: Pointers, coordinates: Coordinates, dim: int | None) -> V:
-        """Returns the scalar address at the coordinates; the index along `dim` is added last, to fold into addressing modes."""
-        row = self.row_pointer(pointers, coordinates, dim)
+    def _row_or_other(self, node: Load, coordinates: Coordinates, dim: int, conditions: Sequence[V]) -> V | None:
+        """Returns the address of a row, or where conditions on all of it do not hold, of one that holds the load's `other`.
+
+        None if there is no such condition, or no such row.
+        """
+        whole = [condition for condition in conditions if lanes(condition.type) == 1]
+        filled = filled_row(self.f, node, dim) if whole else None
+        if filled is None:
+            return None
+        row = self.row_pointer(node.pointers, coordinates, dim)
+        key = ("row or other", row.operand(), filled.operand(), *[condition.operand() for condition in whole])
+        found = self.s.known(key)
+        if found is None:
+            condition = self._all(whole)
+            assert condition is not None
+            found = self.s.remember(key, self.f.select(condition, row, filled))
+        return found
+
+    def pointer_at(self, pointers: Pointers, coordinates: Coordinates, dim: int | None, row: V | None = None) -> V:
+        """Returns the scalar address at the coordinates; the index along `dim` is added last, to fold into addressing modes.
+
+        row: the address with that index at 0, if it is another than that of the row at the coordinates.
+        """
+        row = self.row_pointer(pointers, coordinates, dim) if row is None else row
         if dim is None:
             return row
         coefficient, coordinate = pointers.offset.coefficients[dim], coordinates[dim]
@@ -224,7 +246,16 @@ class Evaluator:
 
     def mask_at(self, mask: Node | None, coordinates: Coordinates, tail: V | None) -> V | None:
         """Returns the part of a mask that the surrounding loops do not guarantee: None, an i1, or a vector of i1."""
+        return self._all(self._conditions(mask, coordinates, tail))
+
+    def _conditions(
+        self, mask: Node | None, coordinates: Coordinates, tail: V | None, beside: int | None = None
+    ) -> list[V]:
+        """Returns the conditions of a mask that loops do not guarantee; beside: but for those along a dimension."""
         bounds, rest = decompose_mask(mask)
+        if beside is not None:
+            bounds = [bound for bound in bounds if bound.dim != beside]
+            rest = [part for part in rest if beside not in self.depends(part)]
         conditions: list[V] = []
         for bound in bounds:
             coordinate = coordinates[bound.dim]
@@ -235,7 +266,9 @@ class Evaluator:
                 conditions.append(self.f.icmp("slt", position, bound.limit))
             else:
                 conditions.append(self.lane_mask(position, bound.limit, coordinate.lanes))
-        conditions += [self.at(part, coordinates, tail) for part in rest]
+        return conditions + [self.at(part, coordinates, tail) for part in rest]
+
+    def _all(self, conditions: Sequence[V]) -> V | None:
         result: V | None = None
         for condition in conditions:
             if result is None:
@@ -287,19 +320,23 @@ class Evaluator:
         dim = self._vector_dim(coordinates)
         if dim is not None and dim not in self.depends(node):
             dim = None
-        guard = self.mask_at(node.mask, coordinates, tail)
+        conditions = self._conditions(node.mask, coordinates, tail)
         n = 1 if dim is None else along(coordinates, dim).lanes
         affine = dim is None or self.is_affine(pointers, dim)
         step = pointers.offset.coefficients[dim] if affine and dim is not None else None
+        run = stride_of(pointers, dim) if affine and dim is not None else 0
+        row = None if dim is None or run != 1 else self._row_or_other(node, coordinates, dim, conditions)
+        if row is not None:
+            conditions = [condition for condition in conditions if lanes(condition.type) > 1]
+        guard = self._all(conditions)
         if affine and step is None and (guard is None or lanes(guard.type) == 1):
             raw = self._load_scalar(pointers, coordinates, guard, el, size)
             return self._fill(from_memory(self.f, raw, node.elem), guard, node, coordinates, tail)
         type_ = vector(el, n)
         if tail is not None and lanes(tail.type) == n:
             guard = tail if guard is None else self.f.binary("and", self.f.splat(guard, n), tail)
-        run = stride_of(pointers, dim) if affine and dim is not None else 0
         if run in (1, -1):
-            pointer = self.pointer_at(pointers, coordinates, dim)
+            pointer = self.pointer_at(pointers, coordinates, dim, row)
             if run == -1:
                 pointer = self.f.gep(pointer, -(n - 1), el)
                 guard = (
@@ -308,7 +345,7 @@ class Evaluator:
                     else self.f.shuffle(guard := self.f.splat(guard, n), guard, range(n - 1, -1, -1))
                 )
             if guard is None:
-                if dim is not None and run == 1 and id(node) in self.prefetching:
+                if dim is not None and run == 1 and row is None and id(node) in self.prefetching:
                     following = self.f.gep(pointer, self._row_length(node, dim), el)
                     for line in range(0, n, max(1, CACHE_LINE // size)):
                         self.f.prefetch(self.f.gep(following, line, el), locality=2)
@@ -554,7 +591,14 @@ class Evaluator:
             case Load():
                 if len(unknown) == 1 and self.is_affine(node.pointers, unknown[0]):
                     self.row_pointer(node.pointers, coordinates, unknown[0])
+                    self._hoist_filled_row(node, coordinates, unknown[0])
                 elif node.pointers.rest is not None:
                     self._hoist(node.pointers.rest, coordinates, seen)
                 if node.other is not None:
                     self._hoist(node.other, coordinates, seen)
+
+    def _hoist_filled_row(self, node: Load, coordinates: Coordinates, dim: int) -> None:
+        """Chooses between a row and its `other` ahead of the loop along it, from the conditions that hold for all of it."""
+        if stride_of(node.pointers, dim) == 1 and node.shape[dim] > 1:
+            conditions = self._conditions(node.mask, coordinates, None, beside=dim)
+            self._row_or_other(node, coordinates, dim, conditions)

@@ -9,6 +9,7 @@ from ...ir import Function
 from ...values import FALSE, TRUE, Global, V, const, integer, is_integer
 from ..evaluate import Evaluator
 from ..loops.coordinates import memory_size_of
+from ..memory.filled_rows import zeros
 from .decoding import Decoding
 from .finite import FindOdd
 from .panels import Columns, Panel
@@ -110,25 +111,25 @@ def add_zeros(
     """
     f, s, element = ev.f, ev.s, panels.element
     (done, all_), (deep_a, deep_b), nothing = regions, deep, s.constant(0)
-    zeros = _zeros(f, element, max(integer(all_.depth), panels.widest))
-    no_a = replace(factors, a=zeros, a_row=nothing, a_column=factors.a_column if panels.unit else nothing)
-    no_b = replace(factors, b=zeros, b_row=nothing)
+    row = zeros(f, max(integer(all_.depth), panels.widest) * memory_size_of(element))
+    no_a = replace(factors, a=row, a_row=nothing, a_column=factors.a_column if panels.unit else nothing)
+    no_b = replace(factors, b=row, b_row=nothing)
     plain = replace(panels, gathered=False)
     found = f.alloca("i8", 1, 1)
 
     def add(some: tuple[V, V], what: Factors, region: Region) -> None:
         """Adds a product where `some` is a range that is not empty, if the other operand makes it anything but zero."""
         with f.when(f.icmp("slt", *some)), ev.scope():
-            if what.a is zeros:
+            if what.a is row:
                 seen = [what.b, what.b_row, s.constant(1), region.depth, region.columns]
             else:
                 seen = [what.a, what.a_row, what.a_column, region.rows, region.depth]
                 if not panels.gathered and not is_integer(seen[2], 1):  # where rows are strided, columns mostly are not
                     seen = [seen[0], seen[2], seen[1], seen[4], seen[3]]
-            look = FindOdd(element, panels.lanes, is_integer(seen[2], 1), panels.gathered and what.a is not zeros)
+            look = FindOdd(element, panels.lanes, is_integer(seen[2], 1), panels.gathered and what.a is not row)
             f.call(f.module.provide(look), "void", [*seen, found])
             with f.when(f.icmp("ne", f.load("i8", found, 1), const(0, "i8"))), ev.scope():
-                (plain if what.a is zeros else panels).multiply(ev, what, region, True)
+                (plain if what.a is row else panels).multiply(ev, what, region, True)
 
     if missing.end_of_a:
         b = f.gep(factors.b, s.mul(done.depth, factors.b_row), element)
@@ -148,10 +149,3 @@ def add_zeros(
         region = Region(done.rows, s.sub(all_.columns, start), done.depth)
         add((start, all_.columns), replace(no_b, c=c), region)
 
-
-def _zeros(f: Function, element: str, count: int) -> V:
-    """Returns a row of zeros, a constant of the module."""
-    size = count * memory_size_of(element)
-    name = f"jn_zeros_{size}"
-    f.module.globals.setdefault(name, f"@{name} = internal constant [{size} x i8] zeroinitializer, align 64")
-    return Global(name)
