@@ -20,7 +20,7 @@ from ...elementwise import (
     to_memory,
 )
 from ...ir import mangle
-from ...values import TRUE, ConstantLanes, V, const, i32, lanes, vector
+from ...values import TRUE, V, const, i32, lanes, vector
 from ..evaluate import Evaluator
 from ..memory.transpose import (
     copy_transposed,
@@ -41,9 +41,10 @@ from .coordinates import (
     stride_of,
 )
 from .flat import Flattener, flat_memory, is_deep
+from .interleaved import store_interleaved
 from .invariants import spread
 from .nontemporal_stores import lies_along, to_line
-from .vector_loop import vector_loop
+from .vector_loop import only_first_lane, vector_loop
 
 _FREE = frozenset({"tt.bitcast", "arith.bitcast"})
 _LONG_ROW = 16 * CACHE_LINE
@@ -333,6 +334,8 @@ class LoopNests:
         bounds, rest = decompose_mask(mask)
         if not rest and copy_transposed(ev, pointers, value, bounds, streaming):
             return
+        if not rest and store_interleaved(self, pointers, value, bounds):
+            return
         if not bounds and pointers.rest is None and self._store_flat(pointers, value, mask, streaming):
             return
         nodes = [value, *rest]
@@ -365,7 +368,7 @@ class LoopNests:
                     known = math.gcd(CACHE_LINE, n * size, known)
                     goes_past = past and known >= _SHORTEST and (to_lines or known == CACHE_LINE or not self.rows_apart)
                     f.store(data, pointer, known if goes_past else size, nontemporal=goes_past)
-                elif _only_first_lane(tail):
+                elif only_first_lane(tail):
                     # LLVM 22 writes four bytes for a truncated 16-bit vector under a constant mask of one lane
                     only = None if guard is tail else f.extract(f.splat(guard, n), 0)
                     self._guarded(only, lambda: f.store(f.extract(data, 0), pointer, size))
@@ -511,10 +514,3 @@ class LoopNests:
         if node.shape:
             raise UnsupportedError(f"host lowering: a scalar was expected, not a block of shape {node.shape}")
         return self.ev.at(node, ())
-
-
-def _only_first_lane(mask: V | None) -> bool:
-    """Whether a mask is the constant with only its first lane set."""
-    return isinstance(mask, ConstantLanes) and mask.numbers[0] == 1 and sum(mask.numbers) == 1
-
-
