@@ -9,7 +9,7 @@ from ..promotion.dataclass import dataclass
 from ..promotion.errors import InternalError
 from .choices.kernel_schedules import chosen_schedules
 from .choices.options import Options
-from .graph_passes.weight_packing import PANEL, store_in_panels
+from .graph_passes.weight_packing import store_in_panels
 from .launch_checks import launch_checks, magnitude
 from .llvm.compile import compile_object
 from .llvm.host.driver import emit_driver
@@ -54,8 +54,8 @@ class HostBackend:
         plan, limits = laid_out.plan, HostLimits.of(self.target)
         tiler = Tiler(limits)
         default = [
-            replace(limits.schedule(nest), packed_b=PANEL if packed else 0)
-            for nest, packed in zip(plan.nests, laid_out.packed, strict=True)
+            limits.schedule(nest) if panels is None else replace(limits.schedule(nest), packed_b=panels.width, together=panels.together)
+            for nest, panels in zip(plan.nests, laid_out.packed, strict=True)
         ]
         chosen = chosen_schedules(plan.nests, laid_out.names, default, options)
         launches = tiler.tile_all(plan.nests, chosen, laid_out.names)

@@ -18,7 +18,7 @@ from ..promotion.dataclass import dataclass
 from .artifact import GpuProgram
 from .choices.options import Options
 from .control.blocks import Block
-from .graph_passes.weight_packing import ConstantLayout
+from .graph_passes.weight_packing import ConstantLayout, InPanels
 from .program import BlockProgram, Launch
 from .schedule.plan import Plan
 from .tile.schedule import Schedule
@@ -71,14 +71,14 @@ class Scheduled:
 class LaidOut:
     """A plan whose constants are stored as the kernels read them.
 
-    layouts: one per constant of the plan. packed: for each nest, whether its second operand is stored in
-    panels. names: for each nest, that of its kernel.
+    layouts: one per constant of the plan. packed: for each nest, how its second operand is stored in panels, None if it is not.
+    names: for each nest, that of its kernel.
     """
 
     expanded: Expanded
     plan: Plan
     layouts: tuple[ConstantLayout, ...]
-    packed: tuple[bool, ...]
+    packed: tuple[InPanels | None, ...]
     names: tuple[str, ...]
 
     def text(self) -> str:

@@ -4,6 +4,9 @@ them.
 `tt.dot` on the host reads its right operand panel by panel: `PANEL` columns of all rows, contiguous. A
 constant operand is stored that way once, when the model is loaded; a large runtime operand is copied by a
 kernel of its own. The product then reads memory linearly, and large strides cause no cache conflicts.
+
+Constants of int8 are stored in quads besides: the instructions that multiply bytes take four neighbours of k at a time
+(`lowering/llvm/host/matmul/quads.py`), and a program would otherwise put them together for each block of its rows.
 """
 
 from __future__ import annotations
@@ -12,16 +15,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ...promotion.dataclass import dataclass
-from ...promotion.dtype import bool_, int64
+from ...promotion.dtype import bool_, int8, int32, int64
 from ..choices.kernel_schedules import kernel_names
 from ..control.steps import with_constants
 from ..nest import Affine, Axis, Buffer, Nest, Store, Value
 from ..schedule.plan import Plan, with_nests
+from ..tile.axes import capped
 from ..tile.structure import contracted_extent, products
 from .winograd import convolution_of, in_tiles, pays
 
 PANEL = 64
 MIN_COLUMNS = 33  # fewer fill less than half a panel
+QUAD = 4
+MIN_QUAD_COLUMNS = 9  # fewer fill less than half of the widest vector of int32
 MIN_ROWS = 512
 MIN_ELEMENTS, MIN_TRANSPOSED = 1 << 19, 1 << 16
 """A runtime operand is copied into panels if the other operand has at least `MIN_ROWS` rows and it has at
@@ -43,13 +49,34 @@ class ConstantLayout:
 
 
 @dataclass(frozen=True, slots=True)
+class InPanels:
+    """How an operand is stored in panels: of `width` columns, with `together` rows side by side in each."""
+
+    width: int
+    together: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class RightOperand:
-    """The load that is the whole right operand of a nest's only contraction: a (K, N) matrix, or stored as (N, K)."""
+    """The load that is the whole right operand of a nest's only contraction: a (K, N) matrix, or stored as (N, K).
+
+    segment: the extent of k, of which the depth is a multiple. bytes: whether it is a product of int8 in int32.
+    """
 
     position: int  # in the nest's body
     depth: int
     columns: int
     transposed: bool
+    segment: int
+    bytes: bool
+
+    @property
+    def layout(self) -> str:
+        """The layout of a constant."""
+        turned = ":t" if self.transposed else ""
+        if self.bytes:
+            return f"panels:{capped(self.columns, PANEL)}:{QUAD}x{self.segment}{turned}"
+        return f"panels:{PANEL}{turned}"
 
 
 def right_operand(nest: Nest) -> RightOperand | None:
@@ -70,16 +97,21 @@ def right_operand(nest: Nest) -> RightOperand | None:
         return None
     n, row = nest.axes[product.n].extent, at.coefficient(product.k)
     k = contracted_extent(nest, product, at, row)
-    if not isinstance(k, int) or not isinstance(n, int) or n < MIN_COLUMNS:
+    segment = nest.axes[product.k].extent
+    contract = nest.body[product.number]
+    quads = contract.dtype is int32 and all(nest.body[operand].dtype is int8 for operand in contract.operands)
+    if not isinstance(k, int) or not isinstance(n, int) or not isinstance(segment, int):
+        return None
+    if n < (MIN_QUAD_COLUMNS if quads else MIN_COLUMNS):
         return None
     strides = (row, at.coefficient(product.n))
     shape = load.attrs["buffer"].shape
     while len(shape) > 2 and shape[0] == 1:  # filters of one tap
         shape = shape[1:]
     if shape == (k, n) and strides == (n, 1):
-        return RightOperand(position, k, n, False)
+        return RightOperand(position, k, n, False, segment, quads)
     if shape == (n, k) and strides == (1, k):
-        return RightOperand(position, k, n, True)
+        return RightOperand(position, k, n, True, segment, quads)
     return None
 
 
@@ -143,12 +175,12 @@ def _packing_nest(source: Buffer, operand: RightOperand, target: Buffer, reader:
 
 def store_in_panels(
     plan: Plan, algorithm: Callable[[str], str | None] = lambda name: "plain"
-) -> tuple[Plan, tuple[ConstantLayout, ...], tuple[bool, ...], tuple[str, ...]]:
+) -> tuple[Plan, tuple[ConstantLayout, ...], tuple[InPanels | None, ...], tuple[str, ...]]:
     """Stores right operands in panels: constants directly, large runtime operands by a kernel of their own
     that copies them.
 
     algorithm: how to compute the convolution of a kernel, "plain", "winograd" (`winograd.py`), or None for the faster one.
-    Returns the plan, the layouts of its constant buffers, which of its nests read panels, and the names of their kernels.
+    Returns the plan, the layouts of its constant buffers, how each nest reads panels, if it does, and the names of their kernels.
     """
     if not plan.steps:
         plan = _copy_runtime_operands(plan)
@@ -178,7 +210,7 @@ def store_in_panels(
             buffer = nest.body[found.position].attrs["buffer"]
             if found.transposed:
                 buffer = replace(buffer, shape=(found.depth, found.columns))
-            nest = _read_from(nest, found, with_layout(buffer, f"panels:{PANEL}{':t' if found.transposed else ''}"))
+            nest = _read_from(nest, found, with_layout(buffer, found.layout))
             keep = found.position
         else:
             keep = -1
@@ -190,17 +222,19 @@ def store_in_panels(
         nests.append(replace(nest, body=tuple(body)))
     steps = with_constants(plan.steps, lambda buffer: with_layout(buffer, "plain"))
     packed = replace(plan, nests=tuple(nests), constants=tuple(constants), steps=steps)
-    return packed, tuple(layouts), tuple(_reads_panels(nest, layouts) for nest in nests), names
+    return packed, tuple(layouts), tuple([_panels_of(nest, layouts) for nest in nests]), names
 
 
-def _reads_panels(nest: Nest, layouts: Sequence[ConstantLayout]) -> bool:
+def _panels_of(nest: Nest, layouts: Sequence[ConstantLayout]) -> InPanels | None:
     found = right_operand(nest)
     if found is None:
-        return False
+        return None
     buffer: Buffer = nest.body[found.position].attrs["buffer"]
-    if buffer.kind == "constant":
-        return layouts[buffer.index].layout != "plain"
-    return buffer.symbol == PACKED
+    if buffer.kind != "constant":
+        return InPanels(PANEL) if buffer.symbol == PACKED else None
+    if layouts[buffer.index].layout == "plain":
+        return None
+    return InPanels(capped(found.columns, PANEL), QUAD) if found.bytes else InPanels(PANEL)
 
 
 PACKED = -2
@@ -215,7 +249,8 @@ def _copy_runtime_operands(plan: Plan) -> Plan:
     for nest in plan.nests:
         found = right_operand(nest)
         source = None if found is None else nest.body[found.position].attrs["buffer"]
-        if found is not None and source is not None and source.kind != "constant" and _pays(nest, found):
+        runtime = source is not None and source.kind != "constant"
+        if found is not None and source is not None and runtime and found.columns >= MIN_COLUMNS and _pays(nest, found):
             key = (source.kind, source.index, found.transposed)
             if key not in copies:
                 padded = -(-found.columns // PANEL) * PANEL

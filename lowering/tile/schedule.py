@@ -30,6 +30,7 @@ class Schedule:
         warps: how many warps of a GPU run one program; a power of two. Hosts ignore it.
         lanes: whether a row walked in chunks is combined position by position, and the block of partial results reduced once
             at the end, not each chunk: on GPUs threads then exchange nothing until the end.
+        together: rows of panels that lie together, column by column ("panels:<packed_b>:<together>x<s>").
     """
 
     blocks: tuple[tuple[int, int], ...] = ()
@@ -38,6 +39,7 @@ class Schedule:
     group: int = 0
     warps: int = 4
     lanes: bool = False
+    together: int = 1
 
 
 def is_whole(extent: Extent, block: int) -> bool:

@@ -2,7 +2,10 @@
 by panel, and "winograd:<c>:<n>" for the filters of convolutions in tiles.
 
 A (…, K, N) matrix in panels of n columns is stored as (…, ceil(N / n), K, n), the last panel padded with
-zeros. "panels:<n>:t" stores the transpose of the constant, which is then (…, N, K), that way.
+zeros. "panels:<n>:t" stores the transpose of the constant, which is then (…, N, K), that way. "panels:<n>:<r>x<s>" keeps r rows
+of the matrix together, column by column, as instructions read them that multiply r neighbours of k at once (`vpdpbusd`, four
+bytes): rows come in segments of s, which are padded with zeros to whole groups of r, and the matrix is stored as
+(…, ceil(N / n), K / s · ceil(s / r), n, r).
 
 "winograd:<c>:<n>" stores what F(2×2, 3×3) multiplies with (`lowering/graph_passes/winograd.py`) instead of N filters of 3 × 3
 taps and c channels, which have the axes of taps, channels and filters in this order, however they are grouped:
@@ -20,16 +23,27 @@ import numpy as np
 from ...promotion.arrays import Array
 from ...promotion.errors import InternalError, UserError
 
-_PANELS = re.compile(r"panels:([1-9][0-9]{0,4})(:t)?")
+_PANELS = re.compile(r"panels:([1-9][0-9]{0,4})(?::([1-9][0-9]?)x([1-9][0-9]{0,9}))?(:t)?")
 _WINOGRAD = re.compile(r"winograd:([1-9][0-9]{0,8}):([1-9][0-9]{0,4})")
 _TAPS, _SUMS = 3, 4
 
 
 class Panels(NamedTuple):
-    """The columns of a panel, and whether the matrix in panels is the transpose of the constant."""
+    """The columns of a panel, and whether the matrix in panels is the transpose of the constant.
+
+    together: rows that lie together, column by column. segment: rows of a segment, where there are several; else 0.
+    """
 
     width: int
     transposed: bool
+    together: int = 1
+    segment: int = 0
+
+    def groups(self, rows: int) -> int:
+        """Returns the groups of rows that a matrix has. Raises `UserError` if it has no whole number of segments."""
+        if rows % self.segment:
+            raise UserError(f"segments of {self.segment} rows are no layout of a matrix with {rows} rows")
+        return rows // self.segment * math.ceil(self.segment / self.together)
 
 
 class Winograd(NamedTuple):
@@ -45,13 +59,14 @@ def layout_of(layout: str) -> Panels | Winograd | None:
         return None
     match = _PANELS.fullmatch(layout)
     if match is not None:
-        return Panels(int(match.group(1)), match.group(2) is not None)
+        width, together, segment, turned = match.groups()
+        return Panels(int(width), turned is not None, int(together or 1), int(segment or 0))
     match = _WINOGRAD.fullmatch(layout)
     if match is not None:
         return Winograd(int(match.group(1)), int(match.group(2)))
     raise UserError(
-        f'unknown constant layout {layout!r}; expected "plain", "panels:<columns>", "panels:<columns>:t" or '
-        '"winograd:<channels>:<filters>"'
+        f'unknown constant layout {layout!r}; expected "plain", "panels:<columns>", "panels:<columns>:<rows>x<segment>", '
+        'either of these with ":t", or "winograd:<channels>:<filters>"'
     )
 
 
@@ -71,12 +86,14 @@ def stored_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
             if math.prod(shape) != _TAPS * _TAPS * channels * filters:
                 raise UserError(f"layout {layout!r} is for filters of 3 × 3 taps and {channels} channels, not {shape}")
             return (math.ceil(filters / width), _SUMS * _SUMS, channels, width)
-        case Panels(width, transposed):
+        case Panels(width, transposed) as panels:
             if len(shape) < 2:
                 raise UserError(f"layout {layout!r} is for matrices, not for shape {shape}")
             *batch, rows, columns = shape
             if transposed:
                 rows, columns = columns, rows
+            if panels.segment:
+                return (*batch, math.ceil(columns / width), panels.groups(rows), width, panels.together)
             return (*batch, math.ceil(columns / width), rows, width)
 
 
@@ -90,10 +107,33 @@ def pack(array: Array, layout: str) -> Array:
         _transform(array.reshape(_TAPS, _TAPS, found.channels, array.shape[-1]), stored)
         return stored
     matrix = np.swapaxes(array, -1, -2) if found.transposed else array
+    if found.segment:
+        return np.ascontiguousarray(_together(matrix, found))
     for panel in range(stored.shape[-3]):
         columns = matrix[..., panel * found.width : (panel + 1) * found.width]
         stored[..., panel, :, : columns.shape[-1]] = columns
     return stored
+
+
+def _together(matrix: Array, panels: Panels) -> Array:
+    """Returns a matrix in panels of columns whose rows lie together in groups."""
+    *batch, rows, columns = matrix.shape
+    width, together, segment = panels.width, panels.together, panels.segment
+    groups, wide = panels.groups(rows), math.ceil(columns / width)
+    padded = np.zeros((*batch, rows // segment, -(-segment // together) * together, wide * width), matrix.dtype)
+    padded[..., :segment, :columns] = matrix.reshape(*batch, rows // segment, segment, columns)
+    apart = padded.reshape(*batch, groups, together, wide, width)
+    return np.moveaxis(apart, (-2, -4, -1, -3), (-4, -3, -2, -1))
+
+
+def _apart(stored: Array, shape: tuple[int, ...], panels: Panels) -> Array:
+    """Inverts `_together`: returns the matrix, for the shape of the constant."""
+    *batch, rows, columns = shape if not panels.transposed else (*shape[:-2], shape[-1], shape[-2])
+    segment, together, wide = panels.segment, panels.together, stored.shape[-4]
+    apart = np.moveaxis(stored, (-4, -3, -2, -1), (-2, -4, -1, -3))
+    padded = -(-segment // together) * together
+    whole = apart.reshape(*batch, rows // segment, padded, wide * panels.width)[..., :segment, :columns]
+    return whole.reshape(*batch, rows, columns)
 
 
 def _transform(filters: Array, stored: Array) -> None:
@@ -122,6 +162,9 @@ def unpack(stored: Array, shape: tuple[int, ...], layout: str) -> Array:
     if isinstance(panels, Winograd):
         raise InternalError(f"constants do not follow from the layout {layout!r}")
     blocks = stored.reshape(stored_shape(shape, layout))
+    if panels.segment:
+        matrix = _apart(blocks, shape, panels)
+        return np.ascontiguousarray(np.swapaxes(matrix, -1, -2) if panels.transposed else matrix)
     rows = np.moveaxis(blocks, -3, -2)  # (…, K, panels, n)
     width = rows.shape[-2] * rows.shape[-1]  # not -1: there may be no elements to infer it from
     joined = rows.reshape(*shape[:-2], rows.shape[-3], width)[..., : shape[-2 if panels.transposed else -1]]

@@ -50,7 +50,7 @@ def build_contract(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
         return grid
     for product in found:
         step = blocks.get(product.k, 1)
-        packed = schedule.packed_b if product is first else 0
+        packed = (schedule.packed_b, schedule.together) if product is first and schedule.packed_b else None
         frame.define(product.number, contraction(frame, product, rows, columns, step, packed))
     for store in nest.stores:
         frame.store(store)

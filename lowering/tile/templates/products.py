@@ -27,7 +27,7 @@ def contraction(
     rows: Dimension,
     columns: Dimension,
     step: int,
-    packed: int = 0,
+    packed: tuple[int, int] | None = None,
     rank: int = INNER_RANK,
 ) -> Block:
     """Emits the product over (rows, columns), in steps of `step` along k unless the frame already has k in a
@@ -37,7 +37,7 @@ def contraction(
 
 
 def _contraction(
-    frame: Frame, product: Product, rows: Dimension, columns: Dimension, step: int, packed: int, rank: int
+    frame: Frame, product: Product, rows: Dimension, columns: Dimension, step: int, packed: tuple[int, int] | None, rank: int
 ) -> Block:
     kernel, b = frame.kernel, frame.builder
     value = kernel.nest.body[product.number]
@@ -109,7 +109,7 @@ def _step(
     inner: Dimension,
     columns: Dimension,
     total: SSAValue,
-    packed: int,
+    packed: tuple[int, int] | None,
 ) -> SSAValue:
     """Emits total + a · b over one block of k."""
     b = frame.builder
@@ -118,7 +118,7 @@ def _step(
     first = operand(frame, left, rows, inner, inner)
     second = (
         _packed_operand(frame, product, inner, columns, packed)
-        if packed
+        if packed is not None
         else operand(frame, right, inner, columns, inner)
     )
     dtypes = [frame.kernel.nest.body[number].dtype for number in value.operands]
@@ -209,31 +209,40 @@ def _covers(nest: Nest, value: Value, product: Product, height: int, width: int)
     return type(columns) is int and columns <= width
 
 
-def _packed_operand(frame: Frame, product: Product, inner: Dimension, columns: Dimension, width: int) -> SSAValue:
-    """Loads B stored as panels: element (k, n) at `panel · K · width + k · width + n % width`, zero padded in
-    n.
+def _packed_operand(
+    frame: Frame, product: Product, inner: Dimension, columns: Dimension, panels: tuple[int, int]
+) -> SSAValue:
+    """Loads B stored as panels: element (k, n) at `panel · K · width + k · width + n % width`, zero padded in n.
 
-    The column block is one panel, so the address is affine, and no mask on n is needed.
+    panels: the width, and how many rows r lie together: then (k, n) is at `panel · K · width + (k // r · width + n % width) · r
+    + k % r`, where each segment of k is padded to a multiple of r. The column block is one panel, so no mask on n is needed.
     """
     b, indices = frame.builder, frame.indices
+    width, together = panels
     nest = frame.kernel.nest
     value = nest.body[nest.body[product.number].operands[1]]
-    found = packable_operand(nest)
-    if found is None or columns.size != width:
+    found, segment = packable_operand(nest), nest.axes[product.k].extent
+    if found is None or columns.size != width or (together > 1 and type(segment) is not int):
         raise UnsupportedError(
             f"tile: operand in panels of {width} columns that is no (K, N) constant read in such blocks"
         )
     buffer, height, total = found
     assert isinstance(height, int)
+
+    def stored(rows: int) -> int:
+        """Returns the rows in memory of so many rows, which are whole segments."""
+        return rows if together == 1 else rows // segment * -(-segment // together) * together
+
     panel: Index = 0
     start: Index = 0
     for axis, coefficient in value.attrs["at"].terms:
         if axis == product.n:
             panel = indices.add(panel, indices.div(columns.start, width))
         elif axis in product.outer:
-            start = indices.add(start, indices.mul(frame.scalar_coordinate(axis), coefficient // total * width))
+            rows = stored(coefficient // total)
+            start = indices.add(start, indices.mul(frame.scalar_coordinate(axis), rows * width))
         elif axis != product.k and coefficient % (height * total) == 0:
-            matrix = coefficient // (height * total) * height * -(-total // width) * width
+            matrix = coefficient // (height * total) * stored(height) * -(-total // width) * width
             start = indices.add(start, indices.mul(frame.scalar_coordinate(axis), matrix))
         elif axis != product.k:
             if coefficient % width:
@@ -241,14 +250,27 @@ def _packed_operand(frame: Frame, product: Product, inner: Dimension, columns: D
                     f"tile: panels of {width} columns cut by an axis of stride {coefficient}"
                 )
             panel = indices.add(panel, indices.mul(frame.scalar_coordinate(axis), coefficient // width))
-    start = indices.add(start, indices.mul(panel, height * width))
+    start = indices.add(start, indices.mul(panel, stored(height) * width))
     lanes = replace(columns, start=0, extent=width)
-    terms = [
-        Block(frame.scaled_index(inner, width), (inner,), I64),
-        Block(frame.scaled_index(lanes, 1), (columns,), I64),
-    ]
+    if together == 1:
+        down = Block(frame.scaled_index(inner, width), (inner,), I64)
+    elif inner.size % together == 0:  # blocks begin with a group
+        start = indices.add(start, indices.mul(inner.start, width))
+        down = _rows_together(frame, inner, b.cast("arith.extsi", b.arange(inner.size), I64), panels)
+    else:
+        down = _rows_together(frame, inner, frame.index(inner), panels)
+    terms = [down, Block(frame.scaled_index(lanes, together), (columns,), I64)]
     order = (inner, columns)
     pointers = frame.pointers(buffer, start, terms, order)
     mask = frame.mask((inner,), order)
     other = None if mask is None else b.const(0, memory_type(value.dtype), shape(order))
     return from_memory(b, b.load(pointers, mask, other), value.dtype)
+
+
+def _rows_together(frame: Frame, inner: Dimension, rows: SSAValue, panels: tuple[int, int]) -> Block:
+    """Returns where rows begin that lie together in groups: `row // r · width · r + row % r`, for a power of two r."""
+    (width, together), b = panels, frame.builder
+    group = b.binary("arith.shrsi", rows, b.const(together.bit_length() - 1, I64, (inner.size,)))
+    inside = b.binary("arith.andi", rows, b.const(together - 1, I64, (inner.size,)))
+    begins = b.binary("arith.muli", group, b.const(width * together, I64, (inner.size,)))
+    return Block(b.binary("arith.addi", begins, inside), (inner,), I64)

@@ -17,7 +17,7 @@ from .....promotion.dataclass import dataclass
 from .....promotion.errors import UnsupportedError
 from ... import values
 from ...elementwise import NARROW, constant, memory_element, register_element
-from ...values import FALSE, TRUE, V, integer, is_constant, is_integer
+from ...values import FALSE, TRUE, V, i64, integer, is_constant, is_integer
 from ..evaluate import Evaluator
 from ..loops.coordinates import Bound, decompose_mask, memory_size_of, reads_memory
 from ..loops.loop_nests import LoopNests
@@ -27,8 +27,9 @@ from ..reduce.loops import reduce
 from ..scalars import ZERO
 from .decoding import Decoding
 from .panels import Panel
-from .quads import Quads, form_of
+from .quads import QUAD, Quads, form_of
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
+from .stored_quads import stored_quads
 
 NEAR_COLUMNS = 64
 SUMS = ("arith.addf", "arith.subf")
@@ -371,12 +372,17 @@ class Dots:
             target, accumulate = ev.scratch(c.shape, "i32"), not (isinstance(c, Splat) and is_zero(c))
             if accumulate:
                 self.nests.materialize(c, target, wanted)
-        left, right = self._bytes(a), self._operand(b, "i8", True, False)
+        quads = stored_quads(ev, b)
+        left = self._bytes(a)
+        right = self._operand(b, "i8", True, False) if quads is None else Operand(quads.pointer, ZERO, ZERO, quads.bounds)
         (rows, columns), depth = c.shape, a.shape[1]
         n = ev.target.vector_bytes // memory_size_of("i32")
         vectors = next(v for v in (1, 2, 4) if v * n >= min(columns, self._widths()[0] * n))
-        ragged = bool(right.limits(1)) or columns % (vectors * n) != 0
-        panel = Quads(form_of(ev.target), n, vectors, ev.target.registers, left.gathered, ragged)
+        if quads is not None and quads.columns % (vectors * n):
+            quads, right = None, self._operand(b, "i8", True, False)
+        stored = 0 if quads is None else quads.columns
+        ragged = not stored and (bool(right.limits(1)) or columns % (vectors * n) != 0)
+        panel = Quads(form_of(ev.target), n, vectors, ev.target.registers, left.gathered, ragged, stored)
         whole = Operand(target.pointer, ev.s.constant(0), ev.s.constant(0), tuple(wanted))
         m, wanted_m = self._limit(rows, (left, 0)), self._limit(rows, (whole, 0))
         if not accumulate and m != wanted_m:
@@ -384,13 +390,26 @@ class Dots:
         m = m if m == wanted_m else ev.s.min(m, wanted_m)
         j, k = self._limit(columns, (right, 1)), self._limit(depth, (left, 1), (right, 0))
         packed = ev.scratch((panel.scratch_bytes(depth),), "i8").pointer
-        ldc = ev.s.constant(target.strides[0])
-        name = f.module.provide(panel)
-        with f.loop(0, self._limit(columns, (whole, 1)), panel.width) as state:
-            there = f.gep(right.pointer, state.index), right.row, f.gep(target.pointer, state.index, "i32"), ldc
-            live = f.smax(f.sub(j, state.index), ev.s.constant(0))
+        ldc, read = ev.s.constant(target.strides[0]), self._limit(columns, (whole, 1))
+
+        def multiply(panel: Quads, column: V) -> None:
+            start = f.mul(column, i64(QUAD)) if stored else column
+            there = f.gep(right.pointer, start), right.row, f.gep(target.pointer, column, "i32"), ldc
+            live = f.smax(f.sub(j, column), ev.s.constant(0))
             summed = TRUE if accumulate else FALSE
-            f.call(name, "void", [left.pointer, left.row, *there, m, k, summed, packed, live])
+            f.call(f.module.provide(panel), "void", [left.pointer, left.row, *there, m, k, summed, packed, live])
+
+        with f.loop(0, read, panel.width) as state:
+            if vectors == 1 or is_constant(read):
+                multiply(panel, state.index)
+            else:  # half a panel is enough for the last columns
+                narrow, wide, done = f.label("narrow"), f.label("wide"), f.label("multiplied")
+                f.cond_branch(f.icmp("sle", f.sub(read, state.index), i64(panel.width // 2)), narrow, wide)
+                for label, chosen in ((narrow, replace(panel, vectors=vectors // 2)), (wide, panel)):
+                    f.start(label)
+                    multiply(chosen, state.index)
+                    f.branch(done)
+                f.start(done)
         self._release_copies()
         return target
 

@@ -1,8 +1,9 @@
 """Micro-kernels of 8-bit integers: four steps of k at a time, in the lanes of int32 that the results have.
 
 Processors multiply four bytes of one operand with four of the other and add the products to a lane of int32 (`vpdpbusd`,
-`sdot`). So the kernel is that of floats, with four neighbours of a row of A, a *quad*, in the place of an element. B lies in
-memory one row after the other; its quads are put together once per panel, in scratch, for all rows of A.
+`sdot`). So the kernel is that of floats, with four neighbours of a row of A, a *quad*, in the place of an element. Where B lies in
+memory one row after the other, its quads are put together once per panel, in scratch, for all rows of A. Constants are stored in
+quads (`runtime/storage/weight_packing.py`) and read where they lie.
 
 Every form is exact: int32 wraps, and no instruction that saturates on the way (`vpmaddubsw`) is used.
 """
@@ -42,7 +43,8 @@ class Quads:
     """The function that multiplies all rows of A with one panel of `vectors · n` columns of B.
 
     gathered: rows of A begin at the offsets that `ars` points to, which is their distance otherwise. ragged: of the panel's
-    columns only `live` may be read; the others count as zeros. packed: scratch of `scratch_bytes`.
+    columns only `live` may be read; the others count as zeros. packed: scratch of `scratch_bytes`. stored: the columns of rows of
+    quads that B lies in memory in; 0 where it lies row by row. Its rows end with zeros up to a whole quad.
     """
 
     form: Form
@@ -51,6 +53,7 @@ class Quads:
     registers: int
     gathered: bool = False
     ragged: bool = False
+    stored: int = 0
 
     @property
     def width(self) -> int:
@@ -58,7 +61,9 @@ class Quads:
 
     @property
     def name(self) -> str:
-        return f"jn_quads_{self.form}_{self.vectors}x{self.n}{'_gathered' * self.gathered}{'_ragged' * self.ragged}"
+        return f"jn_quads_{self.form}_{self.vectors}x{self.n}{'_gathered' * self.gathered}{'_ragged' * self.ragged}" + (
+            f"_stored{self.stored}" if self.stored else ""
+        )
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -75,13 +80,16 @@ class Quads:
 
     def scratch_bytes(self, depth: int) -> int:
         """Return the bytes of a panel of `depth` rows: what is taken off, then the quads."""
-        return self.width * (4 + QUAD * -(-depth // QUAD))
+        return self.width * (4 + (0 if self.stored else QUAD * -(-depth // QUAD)))
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         """Add the function, and what it calls, to a module."""
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         a, ars, b, ldb, c, ldc, m, k, acc, packed, live = f.params
-        if self.ragged:
+        if self.stored:
+            if self.form == "vnni":
+                self._sum(f, b, k, packed)
+        elif self.ragged:
             whole, cut, done = f.label("whole"), f.label("cut"), f.label("packed")
             f.cond_branch(f.icmp("sge", live, i64(self.width)), whole, cut)
             for label, limit in ((whole, None), (cut, live)):
@@ -91,11 +99,24 @@ class Quads:
             f.start(done)
         else:
             self._pack(f, b, ldb, k, packed, None)
-        self._tiles(f, [a, ars, c, ldc, k, acc, packed], m)
+        self._tiles(f, [a, ars, c, ldc, k, acc, packed, b if self.stored else f.gep(packed, 4 * self.width)], m)
         f.ret()
         module.add(f)
 
     # -- B ------------------------------------------------------------------
+
+    def _sum(self, f: Function, quads: V, k: V, packed: V) -> None:
+        """Emit what writes 128 times the sums of the columns of stored quads."""
+        type_, moved = vector("i32", self.n), f.splat(const(_FLIP, "i32"), self.n)
+        with f.loop(0, k, QUAD, [zero(type_)] * self.vectors) as state:
+            row = f.gep(quads, f.mul(state.index, i64(self.stored)))
+            parts = [f.load(type_, f.gep(row, 4 * v * self.n), 4) for v in range(self.vectors)]
+            state.next = [
+                _sum_of_products(f, self.form, total, (moved,), (part,), self.n)
+                for total, part in zip(state.values, parts, strict=True)
+            ]
+        for v, total in enumerate(state.results):
+            f.store(total, f.gep(packed, 4 * v * self.n), 4)
 
     def _pack(self, f: Function, b: V, ldb: V, k: V, packed: V, live: V | None) -> None:
         """Emit what writes the quads of B, and before them 128 times the sums of the columns where A is moved by 128."""
@@ -154,7 +175,7 @@ class Quads:
 
     def _tiles(self, f: Function, common: list[V], m: V) -> None:
         """Emit the loop over tiles of rows, of two nearly equal heights."""
-        a, ars, c, ldc, k, acc, packed = common
+        a, ars, c, ldc, k, acc, packed, quads = common
         tiles = []
         for rows in range(1, self.height + 1):
             tile = self._micro_kernel(f.module, rows)
@@ -168,7 +189,7 @@ class Quads:
                 row = f.add(f.binary("mul", state.index, base), f.smin(state.index, longer))
                 tall = f.cast("zext", f.icmp("slt", state.index, longer), "i64")
                 first = [a, f.gep(ars, row, "i64")] if self.gathered else [f.gep(a, f.binary("mul", row, ars)), ars]
-                here = [*first, f.gep(c, f.binary("mul", row, ldc), "i32"), ldc, k, acc, packed]
+                here = [*first, f.gep(c, f.binary("mul", row, ldc), "i32"), ldc, k, acc, packed, quads]
                 labels, done = [f.label("tile") for _ in tiles], f.label("done")
                 cases = " ".join(f"i64 {i + 1}, label %{label}" for i, label in enumerate(labels))
                 f.emit(f"switch i64 {f.add(base, tall).operand()}, label %{done} [ {cases} ]")
@@ -182,9 +203,9 @@ class Quads:
         """Return the function C[mr, width] (+)= A[mr, k] · panel, with all of C in registers."""
         rows_type = "ptr" if self.gathered else "i64"
         parameters = [("ptr", "a"), (rows_type, "ars"), ("ptr", "c"), ("i64", "ldc"), ("i64", "k"), ("i1", "acc"),
-                      ("ptr", "packed")]  # fmt: skip
+                      ("ptr", "packed"), ("ptr", "quads")]  # fmt: skip
         f = Function(module, f"{self.name}_{mr}", parameters, attributes="nounwind noinline", linkage="internal")
-        a, ars, c, ldc, k, acc, packed = f.params
+        a, ars, c, ldc, k, acc, packed, quads = f.params
         type_ = vector("i32", self.n)
         rows = [f.gep(a, f.load("i64", ars, 8)) if self.gathered else a]
         results = [c]
@@ -202,11 +223,10 @@ class Quads:
         if self.form == "vnni":
             extra = [f.load(type_, f.gep(packed, 4 * v * self.n), 4) for v in range(self.vectors)]
             tile = [f.sub(each, extra[number % self.vectors]) for number, each in enumerate(tile)]
-        quads = f.gep(packed, 4 * self.width)
 
         def step(at: V, tile: list[V], taken: list[V] | None) -> list[V]:
             """Emit the products of one quad of every row, at step `at` of k. taken: these, where they are not in memory."""
-            panel = f.gep(quads, f.mul(at, i64(self.width)))
+            panel = f.gep(quads, f.mul(at, i64(self.stored or self.width)))
             columns = [
                 _prepared(f, self.form, f.load(type_, f.gep(panel, 4 * v * self.n), 4), self.n) for v in range(self.vectors)
             ]
