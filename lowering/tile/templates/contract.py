@@ -51,6 +51,8 @@ def build_contract(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
     for product in found:
         step = blocks.get(product.k, 1)
         packed = (schedule.packed_b, schedule.together) if product is first and schedule.packed_b else None
+        if packed is not None:
+            frame.mask((columns,))  # where the host finds, before the product, which columns of a panel there are
         frame.define(product.number, contraction(frame, product, rows, columns, step, packed))
     for store in nest.stores:
         frame.store(store)

@@ -108,14 +108,16 @@ class Columns:
     """The function that multiplies all rows of A with any number of columns of B, panel by panel.
 
     wide, narrow: panels for whole multiples of their columns, and vector by vector for the rest; one of them may be missing.
+    half: a panel half as wide as the wide one, for as many columns of the rest, if there is one.
     """
 
     wide: Panel | None
     narrow: Panel | None
+    half: Panel | None = None
 
     @property
     def name(self) -> str:
-        parts = [panel.name.removeprefix("jn_dot_") for panel in (self.wide, self.narrow) if panel is not None]
+        parts = [panel.name.removeprefix("jn_dot_") for panel in (self.wide, self.half, self.narrow) if panel is not None]
         return f"jn_columns_{'_'.join(parts)}"
 
     @property
@@ -144,6 +146,12 @@ class Columns:
             start = f.sub(j, f.binary("urem", j, i64(width)))
             with f.loop(0, start, width) as state:
                 call(self.wide, state.index, packed)
+        if self.half is not None:
+            width = self.half.vectors * self.half.n
+            more = f.icmp("sge", f.sub(j, start), i64(width))
+            with f.when(more):
+                call(self.half, start, [])
+            start = f.select(more, f.add(start, i64(width)), start)
         if self.narrow is not None:
             width = self.narrow.n
             with f.loop(start, j, width) as state:

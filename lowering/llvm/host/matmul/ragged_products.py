@@ -80,12 +80,13 @@ class Panels:
         """Emits C (+)= A · B over a region."""
         f, width = ev.f, self.vectors * self.lanes
         start = ev.s.round_down(region.columns, width) if self.vectors else ev.s.constant(0)
-        wide = narrow = None
+        wide = half = narrow = None
         if not is_integer(start, 0):
             packs = self.packed is not None
             wide = self._panel(self.vectors, False, packs)
         if start != region.columns:
             narrow = self._panel(1, True, False)
+            half = self._panel(self.vectors // 2, False, False) if wide is not None and self.vectors > 2 else None
         flag = TRUE if accumulate else FALSE
         extra = [self.packed] if wide is not None and self.packed is not None else []
         before = [factors.a, factors.a_row, factors.a_column, factors.b, factors.b_row, factors.c, factors.c_row, region.rows]
@@ -93,7 +94,7 @@ class Panels:
             f.call(f.module.provide(wide), "void", [*before, region.depth, flag, *self.decoded, *extra])
         elif wide is not None or narrow is not None:
             arguments = [*before, region.columns, region.depth, flag, *self.decoded, *extra]
-            f.call(f.module.provide(Columns(wide, narrow)), "void", arguments)
+            f.call(f.module.provide(Columns(wide, narrow, half)), "void", arguments)
 
     def _panel(self, vectors: int, masked: bool, packs: bool) -> Panel:
         return Panel(
