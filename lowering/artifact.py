@@ -30,7 +30,8 @@ class TensorSpec:
 class ConstantSpec:
     """A weight or constant the kernels read: its array (by name in the weights) and the layout it must be stored in.
 
-    `layout` is "plain", or "panels:<n>": a (…, K, N) matrix stored as N/n panels of shape (K, n), zero padded, for `tt.dot`.
+    `layout` is "plain", or "panels:<n>": a (…, K, N) matrix stored as N/n panels of shape (K, n), zero padded, for `tt.dot`;
+    others are those of `runtime/storage/weight_packing.py`.
     `weight` is the name of the array in the artifact that the code lies in; "" elsewhere, and in artifacts of earlier versions.
     """
 

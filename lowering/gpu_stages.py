@@ -52,7 +52,7 @@ class NvptxBackend:
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         plan = scheduled.plan
         layouts = tuple(ConstantLayout(buffer.symbol, "plain") for buffer in plan.constants)
-        return LaidOut(scheduled.expanded, plan, layouts, (False,) * len(plan.nests), kernel_names(plan.nests))
+        return LaidOut(scheduled.expanded, plan, layouts, (None,) * len(plan.nests), kernel_names(plan.nests))
 
     def tile(self, laid_out: LaidOut, options: Options) -> Tiled:
         target, plan = self.target, laid_out.plan

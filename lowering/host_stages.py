@@ -54,7 +54,7 @@ class HostBackend:
         plan, limits = laid_out.plan, HostLimits.of(self.target)
         tiler = Tiler(limits)
         default = [
-            limits.schedule(nest) if panels is None else replace(limits.schedule(nest), packed_b=panels.width, together=panels.together)
+            replace(limits.schedule(nest), packed_b=panels.width, together=panels.together) if panels else limits.schedule(nest)
             for nest, panels in zip(plan.nests, laid_out.packed, strict=True)
         ]
         chosen = chosen_schedules(plan.nests, laid_out.names, default, options)

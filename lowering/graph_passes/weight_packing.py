@@ -99,7 +99,7 @@ def right_operand(nest: Nest) -> RightOperand | None:
     k = contracted_extent(nest, product, at, row)
     segment = nest.axes[product.k].extent
     contract = nest.body[product.number]
-    quads = contract.dtype is int32 and all(nest.body[operand].dtype is int8 for operand in contract.operands)
+    quads = contract.dtype is int32 and segment != 0 and all(nest.body[operand].dtype is int8 for operand in contract.operands)
     if not isinstance(k, int) or not isinstance(n, int) or not isinstance(segment, int):
         return None
     if n < (MIN_QUAD_COLUMNS if quads else MIN_COLUMNS):
@@ -180,7 +180,7 @@ def store_in_panels(
     that copies them.
 
     algorithm: how to compute the convolution of a kernel, "plain", "winograd" (`winograd.py`), or None for the faster one.
-    Returns the plan, the layouts of its constant buffers, how each nest reads panels, if it does, and the names of their kernels.
+    Returns the plan, the layouts of its constant buffers, how each nest reads panels, if it does, and the names of the kernels.
     """
     if not plan.steps:
         plan = _copy_runtime_operands(plan)

@@ -244,14 +244,13 @@ class Evaluator:
             return moving
         return self.f.gep(moving, self.s.mul(coefficient, self.s.constant(coordinate.offset)), el)
 
-    def mask_at(self, mask: Node | None, coordinates: Coordinates, tail: V | None) -> V | None:
-        """Returns the part of a mask that the surrounding loops do not guarantee: None, an i1, or a vector of i1."""
-        return self._all(self._conditions(mask, coordinates, tail))
-
     def _conditions(
         self, mask: Node | None, coordinates: Coordinates, tail: V | None, beside: int | None = None
     ) -> list[V]:
-        """Returns the conditions of a mask that loops do not guarantee; beside: but for those along a dimension."""
+        """Returns the parts of a mask that the surrounding loops do not guarantee, each an i1 or a vector of i1.
+
+        beside: but for those that vary along a dimension.
+        """
         bounds, rest = decompose_mask(mask)
         if beside is not None:
             bounds = [bound for bound in bounds if bound.dim != beside]
@@ -407,12 +406,7 @@ class Evaluator:
     ) -> V:
         el, size = memory_element(pointers.pointee), memory_size(pointers.pointee)
         if n == 1:
-            pointer = self.pointer_at(pointers, coordinates, None)
-            if guard is not None:
-                safe = self.f.alloca("i64", 1, 8)
-                self.f.store(i64(0), safe, 8)
-                pointer = self.f.select(guard, pointer, safe)
-            return self.f.load(el, pointer, size)
+            return self._load_scalar(pointers, coordinates, guard, el, size)
         offsets = self.f.splat(self.offset_at(pointers, coordinates, tail), n)
         mask = None if guard is None else self.f.splat(guard, n)
         type_ = vector(el, n)

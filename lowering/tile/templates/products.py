@@ -231,7 +231,7 @@ def _packed_operand(
 
     def stored(rows: int) -> int:
         """Returns the rows in memory of so many rows, which are whole segments."""
-        return rows if together == 1 else rows // segment * -(-segment // together) * together
+        return rows if type(segment) is not int or together == 1 else rows // segment * -(-segment // together) * together
 
     panel: Index = 0
     start: Index = 0

@@ -104,13 +104,35 @@ def test_panels_invert(shape):
     assert pack(matrix, "plain") is matrix
 
 
+@pytest.mark.parametrize(("shape", "segment"), [((8, 16), 8), ((7, 17), 7), ((9, 5), 3), ((12, 33), 1), ((2, 3, 10, 40), 5)])
+@pytest.mark.parametrize("together", [1, 2, 4])
+def test_panels_of_rows_together_invert(shape, segment, together):
+    matrix = np.random.default_rng(0).integers(-128, 128, shape).astype(np.int8)
+    layout = f"panels:16:{together}x{segment}"
+    stored = pack(matrix, layout)
+    assert stored.shape == stored_shape(shape, layout)
+    np.testing.assert_array_equal(unpack(stored, shape, layout), matrix)
+    flat, groups = stored.reshape(*stored.shape[:-3], -1), -(-segment // together)
+    expected = np.zeros_like(flat)
+    for index in np.ndindex(*shape):  # the definition
+        *head, row, column = index
+        group = row // segment * groups + row % segment // together
+        expected[(*head, column // 16, (16 * group + column % 16) * together + row % segment % together)] = matrix[index]
+    np.testing.assert_array_equal(flat, expected)
+    transpose = np.ascontiguousarray(np.swapaxes(matrix, -1, -2))
+    np.testing.assert_array_equal(pack(transpose, f"{layout}:t"), stored)
+    np.testing.assert_array_equal(unpack(stored, transpose.shape, f"{layout}:t"), transpose)
+
+
 def test_unknown_layouts():
-    panels = ("", "panels", "panels:0", "panels:-1", "panels:x", "plain ")
+    panels = ("", "panels", "panels:0", "panels:-1", "panels:x", "plain ", "panels:16:4", "panels:16:0x4", "panels:16:4x0")
     for layout in (*panels, "winograd", "winograd:0:8", "winograd:8", "winograd:8:8:t"):
         with pytest.raises(UserError, match="unknown constant layout"):
             stored_shape((2, 2), layout)
     with pytest.raises(UserError, match="is for matrices, not for shape"):
         stored_shape((4,), "panels:8")
+    with pytest.raises(UserError, match="segments of 3 rows are no layout of a matrix with 8 rows"):
+        stored_shape((8, 4), "panels:8:4x3")
     for shape in [(), (3, 3, 4, 5), (9, 5), (8, 4)]:
         with pytest.raises(UserError, match=r"is for filters of 3 × 3 taps and 8 channels, not"):
             stored_shape(shape, "winograd:8:4")

@@ -1,15 +1,14 @@
 """Stores blocks with a few columns that are computed from planes: one vector per column, interleaved in registers.
 
 An image of three channels goes from planes to pixels: rows of the result are three elements long, and neighbours in each plane
-lie side by side. Evaluated along its columns such a block gathers three elements at a time. Here a loop goes along the rows, with a
-vector of every column at once, and what it stores is contiguous.
+lie side by side. Evaluated along its columns such a block gathers three elements at a time. Here a loop goes along the rows,
+with a vector of every column at once, and what it stores is contiguous.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from ...elementwise import memory_size, to_memory
 from ...values import V, element
@@ -19,33 +18,29 @@ from ..scalars import is_constant
 from .coordinates import Bound, Coordinate, Coordinates, reads_memory, stride_of
 from .vector_loop import only_first_lane, vector_loop
 
-if TYPE_CHECKING:
-    from .loop_nests import LoopNests
-
-_MOST_COLUMNS = 4
+_MAX_COLUMNS = 4
 
 
-def store_interleaved(nests: LoopNests, pointers: Pointers, value: Node, bounds: Sequence[Bound]) -> bool:
-    """Stores a block whose rows follow one another, of few elements each, from planes. Returns whether it is such a block."""
-    ev, shape = nests.ev, pointers.shape
+def interleaved(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound]) -> Interleaved | None:
+    """Returns how to store a block whose rows follow one another, of few elements each, from planes; None for any other."""
+    shape = pointers.shape
     long = [d for d, extent in enumerate(shape) if extent > 1]
     if len(long) < 2 or pointers.rest is not None:
-        return False
+        return None
     along, across = long[-2:]
     limits = [bound.limit for bound in bounds if bound.dim == across]
     columns = min([shape[across], *[limit.number for limit in limits if is_constant(limit)]])
-    known = all(is_constant(limit) for limit in limits) and 2 <= columns <= _MOST_COLUMNS
-    n = min(nests.ev.lanes_for(*nests.elements([value])), shape[along])
-    if not known or n < 2 or stride_of(pointers, across) != 1 or stride_of(pointers, along) != columns:
-        return False
-    if not _is_of_planes(ev, value, along, across) or nests.reused_values([value], shape):
-        return False
-    _Interleaving(nests, pointers, value, bounds, (along, across), columns).store(n)
-    return True
+    if not all(is_constant(limit) for limit in limits) or not 2 <= columns <= _MAX_COLUMNS:
+        return None
+    if stride_of(pointers, across) != 1 or stride_of(pointers, along) != columns:
+        return None
+    if not _is_of_planes(ev, value, along, across):
+        return None
+    return Interleaved(ev, pointers, value, bounds, (along, across), columns)
 
 
 def _is_of_planes(ev: Evaluator, value: Node, along: int, across: int) -> bool:
-    """Whether a value reads memory along the rows of its block, or the same for all of them, and some of it along rows alone."""
+    """Whether a value reads memory along the rows of its block, or the same for all of them, and some along rows alone."""
     planes = False
     for node, row, column in _leaves(ev, value, along, across):
         if not isinstance(node, Load) or (row is not None and not ev.is_affine(node.pointers, row)):
@@ -84,16 +79,17 @@ def _leaves(ev: Evaluator, value: Node, along: int, across: int) -> Iterator[tup
                 yield item
 
 
-class _Interleaving:
-    """Emits one such store."""
+class Interleaved:
+    """A store of a block whose last two dimensions are rows and a few columns, `dims`."""
 
-    def __init__(self, nests: LoopNests, pointers: Pointers, value: Node, bounds: Sequence[Bound],
-                 dims: tuple[int, int], columns: int) -> None:  # fmt: skip
-        self.nests, self.ev, self.f = nests, nests.ev, nests.ev.f
+    def __init__(self, ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound], dims: tuple[int, int],
+                 columns: int) -> None:  # fmt: skip
+        self.ev, self.f = ev, ev.f
         self.pointers, self.value, self.bounds = pointers, value, bounds
         (self.along, self.across), self.columns = dims, columns
 
-    def store(self, n: int) -> None:
+    def store(self, lanes: int) -> None:
+        """Emits the store, up to so many rows at a time."""
         ev, shape = self.ev, self.pointers.shape
         ev.prefetching = set()
         anchor = Load(shape, self.pointers.pointee, self.pointers, None, None)  # hoists the row pointer
@@ -105,23 +101,23 @@ class _Interleaving:
                     ev.hoist([self.value, anchor], tuple(coordinates))
                     coordinates[d] = stack.enter_context(ev.dimension(size, count, implied))
             loop = ev.open_loop(ev.extent(self.columns, self.bounds, self.across)[1])
-            places = [Coordinate(ev.s.constant(column), 0, 1, loop) for column in range(self.columns)]
-            for place in places:
-                coordinates[self.across] = place
+            positions = [Coordinate(ev.s.constant(column), 0, 1, loop) for column in range(self.columns)]
+            for position in positions:
+                coordinates[self.across] = position
                 ev.hoist([self.value, anchor], tuple(coordinates))
             limit, _ = ev.extent(shape[self.along], self.bounds, self.along)
 
             def body(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
                 coordinates[self.along] = coordinate
                 columns: list[V] = []
-                for place in places:
-                    coordinates[self.across] = place
+                for position in positions:
+                    coordinates[self.across] = position
                     columns.append(self._column(tuple(coordinates), mask, coordinate.lanes))
-                coordinates[self.across] = places[0]
+                coordinates[self.across] = positions[0]
                 self._write(columns, tuple(coordinates), None if mask is None else limit)
                 return []
 
-            vector_loop(ev, shape[self.along], self.bounds, self.along, n, 1, body)
+            vector_loop(ev, shape[self.along], self.bounds, self.along, min(lanes, shape[self.along]), 1, body)
 
     def _column(self, here: Coordinates, mask: V | None, n: int) -> V:
         return to_memory(self.f, self.f.splat(self.ev.at(self.value, here, mask), n), self.pointers.pointee)

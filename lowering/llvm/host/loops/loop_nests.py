@@ -41,7 +41,7 @@ from .coordinates import (
     stride_of,
 )
 from .flat import Flattener, flat_memory, is_deep
-from .interleaved import store_interleaved
+from .interleaved import interleaved
 from .invariants import spread
 from .nontemporal_stores import lies_along, to_line
 from .vector_loop import only_first_lane, vector_loop
@@ -216,8 +216,12 @@ class LoopNests:
 
         With two, the instructions of both alternate, which hides latencies that reach beyond a core's out-of-order window.
         """
-        lanes = self.ev.lanes_for(*self.elements(nodes))
+        lanes = self._vector(nodes)
         return 2 * lanes if self._is_long(nodes) and self._may_alternate(nodes) else lanes
+
+    def _vector(self, nodes: Sequence[Node]) -> int:
+        """Returns the elements that fill a vector register."""
+        return self.ev.lanes_for(*self.elements(nodes))
 
     def _may_alternate(self, nodes: Sequence[Node]) -> bool:
         return self.ev.target.registers >= 32 and self._constants(nodes) <= _REGISTERS
@@ -334,7 +338,9 @@ class LoopNests:
         bounds, rest = decompose_mask(mask)
         if not rest and copy_transposed(ev, pointers, value, bounds, streaming):
             return
-        if not rest and store_interleaved(self, pointers, value, bounds):
+        planes = None if rest else interleaved(ev, pointers, value, bounds)
+        if planes is not None and not self.reused_values([value], pointers.shape) and (n := self._vector([value])) > 1:
+            planes.store(n)
             return
         if not bounds and pointers.rest is None and self._store_flat(pointers, value, mask, streaming):
             return

@@ -1,9 +1,9 @@
 """Micro-kernels of 8-bit integers: four steps of k at a time, in the lanes of int32 that the results have.
 
 Processors multiply four bytes of one operand with four of the other and add the products to a lane of int32 (`vpdpbusd`,
-`sdot`). So the kernel is that of floats, with four neighbours of a row of A, a *quad*, in the place of an element. Where B lies in
-memory one row after the other, its quads are put together once per panel, in scratch, for all rows of A. Constants are stored in
-quads (`runtime/storage/weight_packing.py`) and read where they lie.
+`sdot`). So the kernel is that of floats, with four neighbours of a row of A, a *quad*, in the place of an element. Where B
+lies in memory one row after the other, its quads are put together once per panel, in scratch, for all rows of A. Constants are
+stored in quads (`runtime/storage/weight_packing.py`) and read where they lie.
 
 Every form is exact: int32 wraps, and no instruction that saturates on the way (`vpmaddubsw`) is used.
 """
@@ -43,8 +43,8 @@ class Quads:
     """The function that multiplies all rows of A with one panel of `vectors · n` columns of B.
 
     gathered: rows of A begin at the offsets that `ars` points to, which is their distance otherwise. ragged: of the panel's
-    columns only `live` may be read; the others count as zeros. packed: scratch of `scratch_bytes`. stored: the columns of rows of
-    quads that B lies in memory in; 0 where it lies row by row. Its rows end with zeros up to a whole quad.
+    columns only `live` may be read; the others count as zeros. packed: scratch of `scratch_bytes`. stored: the columns of the
+    rows of quads that B lies in; 0 where it lies row by row. Its rows end with zeros up to a whole quad.
     """
 
     form: Form

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .....promotion.dataclass import dataclass
-from ...ir import Function
-from ...values import FALSE, TRUE, Global, V, const, integer, is_integer
+from ...values import FALSE, TRUE, V, const, integer, is_integer
 from ..evaluate import Evaluator
 from ..loops.coordinates import memory_size_of
 from ..memory.filled_rows import zeros

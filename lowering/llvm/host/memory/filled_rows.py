@@ -15,9 +15,9 @@ from ...ir import Function
 from ...values import Constant, Global, V, is_zero
 from ..nodes import Load, Splat
 
-_MOST_ZEROS = 1 << 14
+_MAX_ZEROS = 1 << 14
 """The longest row of zeros, in bytes of the module."""
-_MOST = 1 << 10
+_MAX_FILLED = 1 << 10
 """The longest row of anything else, which is written out."""
 
 
@@ -34,8 +34,8 @@ def filled_row(f: Function, node: Load, dim: int) -> V | None:
     element, count = memory_element(node.pointers.pointee), node.shape[dim]
     size = count * memory_size(node.pointers.pointee)
     if node.other is None or (isinstance(node.other, Splat) and is_zero(node.other.value)):
-        return zeros(f, size) if size <= _MOST_ZEROS else None
-    if not isinstance(node.other, Splat) or size > _MOST:
+        return zeros(f, size) if size <= _MAX_ZEROS else None
+    if not isinstance(node.other, Splat) or size > _MAX_FILLED:
         return None
     fill = node.other.value.printed()
     if not isinstance(fill, Constant) or fill.type != element:
