@@ -6,7 +6,8 @@ Each contender runs in a fresh process: it opens all-MiniLM-L6-v2, computes a fe
 tokens, in blocks of 256: joinery by the driver of `joinery.distributed`, on Dask with the cluster of `joinery batch --workers`;
 onnxruntime by what the engine's pages say: `as_completed(client.map(…))` on a `LocalCluster` of Dask, and `ray.wait` on Ray.
 Rates are per second of processor time of all its processes, engine included, since a shared machine's clock says little; beside
-each stands its share of one process's around the same runtime.
+each stands its share of one process's around the same runtime, and of as many processes' as there are workers, which run at
+once without an engine: what cores share costs them, too, and is no engine's doing.
 Further figures: the memory of a worker beside another one (PSS), and what it alone has, which is what a second worker adds to
 the first; how long a block of a millisecond takes beside the engine's own tasks, by turns; and a simulation (which is said with
 it) of up to 64 workers from measured costs of tasks.
@@ -32,7 +33,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK, WORKERS, ROUNDS = 256, 2, 5
-ENGINES, RUNTIMES = ("process", "dask", "ray"), ("joinery", "onnxruntime")
+ENGINES, RUNTIMES = ("process", "processes", "dask", "ray"), ("joinery", "onnxruntime")
 Inputs = dict[str, np.ndarray]
 
 
@@ -214,11 +215,23 @@ def per_block(runner: Any, own: Callable[[int], None], count: int) -> dict[str, 
 
 
 def contender(engine: str, runtime: str, folder: Path, sentences: int) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--one", engine, runtime, str(folder), "--sentences", str(sentences)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{engine} around {runtime} failed:\n{done.stderr}")
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    """The rates of one contender; those of processes without an engine are of all of them together."""
+    count = WORKERS if engine == "processes" else 1
+    command = [sys.executable, __file__, "--one", "process" if count > 1 else engine, runtime, str(folder)]
+    command += ["--sentences", str(sentences // count)]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(count)]
+    found = []
+    for process in started:
+        out, errors = process.communicate()
+        if process.returncode:
+            raise SystemExit(f"{engine} around {runtime} failed:\n{errors}")
+        found.append(json.loads(out.splitlines()[-1]))
+    if count == 1:
+        return dict(found[0])
+    together = {"sentences": sum(each["sentences"] for each in found), "per_second": sum(each["per_second"] for each in found)}
+    for name in ("per_cpu_second", "per_cpu_second_with_start"):
+        together[name] = together["sentences"] / sum(each["sentences"] / each[name] for each in found)
+    return together
 
 
 def simulated(task_seconds: float, scheduler_seconds: float, workers: int, tasks: int = 4000) -> float:
@@ -264,23 +277,24 @@ def main() -> None:
 
 def row(engine: str, runtime: str, found: dict[tuple[str, str], dict[str, Any]]) -> str:
     """One line of the table."""
-    each, alone = found[engine, runtime], found.get(("process", runtime))
+    each, others = found[engine, runtime], [found.get((name, runtime)) for name in ENGINES[:2]]
     cells = [f"{each['per_second']:9.0f}"]
     for name, width in (("per_cpu_second", 8), ("per_cpu_second_with_start", 9)):
-        share = f"{each[name] / alone[name]:.1%}" if alone is not None else ""
-        cells.append(f"{each[name]:{width}.0f}{share:>8}")
+        shares = [f"{each[name] / other[name]:.1%}" if other is not None else "" for other in others]
+        cells.append(f"{each[name]:{width}.0f}" + "".join(f"{share:>8}" for share in shares))
     if "pss" in each:
         ours, own = each["driver_block_ms"], each["engine_block_ms"]
         cells.append(f"{each['pss']:9.0f}{each['added']:7.0f}{ours:10.2f}{own:8.2f}{ours / own - 1:+8.0%}")
-    return f"{engine:9}{runtime:12}" + "".join(cells)
+    return f"{engine:11}{runtime:12}" + "".join(cells)
 
 
 def show(found: dict[tuple[str, str], dict[str, Any]]) -> None:
-    print(f"{'':30}  sentences per CPU second         memory of a worker, MB   ms for each block of 1 ms")
-    print(f"{'engine':9}{'around':12}{'sent./s':>9} running  of one   start  of one      PSS  alone    driver  engine")
+    print(f"{'':31} sentences per CPU second, and shares of those          memory of a worker, MB   ms for each block of 1 ms")
+    columns = f"{'running':>8}{'of one':>8}{f'of {WORKERS}':>8}{'start':>9}{'of one':>8}{f'of {WORKERS}':>8}"
+    print(f"{'engine':11}{'around':12}{'sent./s':>9}{columns}      PSS  alone    driver  engine")
     for engine, runtime in found:
         print(row(engine, runtime, found))
-    for engine in ENGINES[1:]:
+    for engine in ENGINES[2:]:
         ours = found.get((engine, "joinery"))
         if ours is None:
             continue
