@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..graph.checks import MAX_SIZE
 from ..graph.dims.dim import maximum
 from ..promotion.dataclass import dataclass
@@ -9,6 +11,7 @@ from .artifact import GPU_ALIGNMENT, GpuLaunch, GpuProgram, KernelCode
 from .choices.kernel_schedules import chosen_schedules, kernel_names
 from .choices.options import Options
 from .control.gpu_steps import gpu_steps, variable_alignments
+from .control.together import in_order
 from .graph_passes.weight_packing import ConstantLayout
 from .launch_checks import launch_checks, magnitude
 from .llvm.compile_ptx import compile_ptx
@@ -50,7 +53,7 @@ class NvptxBackend:
     target: GpuTarget
 
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
-        plan = scheduled.plan
+        plan = replace(scheduled.plan, steps=in_order(scheduled.plan.steps))
         layouts = tuple(ConstantLayout(buffer.symbol, "plain") for buffer in plan.constants)
         return LaidOut(scheduled.expanded, plan, layouts, (None,) * len(plan.nests), kernel_names(plan.nests))
 

@@ -18,7 +18,7 @@ from ..promotion.dataclass import dataclass
 from ..promotion.dtype import DType
 from ..promotion.errors import InternalError
 from .artifact import GPU_ALIGNMENT, clamped_positions
-from .control.steps import Branch, Launches, Loop, Slice, Step
+from .control.steps import Branch, Launches, Loop, Slice, Step, Together
 from .nest import Buffer
 from .program import Launch
 from .stages import Tiled
@@ -129,6 +129,9 @@ class _Run:
                     chosen = bool(self._memory.scalar(step.condition))
                     self._memory.write(step.number, 0 if chosen else 1)
                     self.steps(step.then if chosen else step.otherwise)
+                case Together():
+                    for part in step.parts:
+                        self.steps(part)
 
     def _launch(self, number: int) -> None:
         launch, memory = self._tiled.launches[number], self._memory

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from math import gcd
 
+from ...promotion.errors import InternalError
 from ..artifact import GpuBranch, GpuCarried, GpuLoop, GpuSection, GpuSlice, GpuStep, Location
 from ..nest import Buffer, Extent, size_text
 from ..program import Launch
 from ..schedule.extents import exact_quotient
-from .steps import Branch, Carried, Launches, Loop, Slice, Step, inner_steps
+from .steps import Branch, Carried, Launches, Loop, Slice, Step, Together, inner_steps
 
 
 def gpu_steps(steps: Sequence[Step], launches: Sequence[Launch]) -> tuple[GpuStep, ...]:
@@ -50,6 +51,8 @@ def _gpu_step(step: Step, written: Callable[[Buffer | None], Location | None]) -
             return GpuSection(step.first, step.last)
         case Branch():
             return GpuBranch(_location(step.condition), inner[0], inner[1], written(step.number))
+        case Together():
+            raise InternalError("GPU lowering: steps that run at once; a GPU takes them in order")
     condition, body = inner
     return GpuLoop(
         body, tuple(map(_carried, step.carried)), tuple(map(_slice, step.slices)), size_text(step.length),

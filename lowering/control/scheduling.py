@@ -18,7 +18,8 @@ from ..schedule.extents import product
 from ..schedule.memory import Lifetime, MemoryPlan, plan_memory
 from ..schedule.plan import Plan, schedule
 from .blocks import Block, Control, Straight, sequences_of
-from .steps import Branch, Carried, Launches, Loop, Slice, Step, inner_steps
+from .steps import Branch, Carried, Launches, Loop, Slice, Step, Together, inner_steps
+from .together import together
 
 Values = Mapping[int, Buffer]
 """Where symbols of a block lie in memory, by id."""
@@ -43,7 +44,7 @@ class _Scheduler:
         inputs = tuple([Buffer("input", i, s.dtype, s.shape, s.id) for i, s in enumerate(graph.inputs)])
         outputs = tuple([Buffer("output", i, s.dtype, s.shape, s.id) for i, s in enumerate(graph.outputs)])
         values = {symbol.id: buffer for symbol, buffer in zip(graph.inputs, inputs, strict=True)}
-        steps = self.steps_of(self.block, values, outputs)
+        steps = together(self.steps_of(self.block, values, outputs), self.nests)
         memory = _memory(steps, self.nests, self.temporaries)
         return Plan(
             graph.name, tuple(self.nests), inputs, tuple(self.constants.values()), outputs, tuple(self.temporaries), memory,
@@ -227,7 +228,6 @@ class _Lifetimes:
         self.time = 0
         self.uses: dict[int, _Use] = {}
         self.behind: dict[int, tuple[Buffer, ...]] = {}  # what each variable may point to
-        self.loops: list[int] = []  # where the loops begin that this is inside of
 
     def use(self, buffer: Buffer) -> None:
         if buffer.kind == "variable":
@@ -255,6 +255,24 @@ class _Lifetimes:
                     self.time += 1
                     if step.number is not None:
                         self.use(step.number)
+                case Together():
+                    self._together(step)
+
+    def _together(self, step: Together) -> None:
+        """Finds the uses of parts that may run at once: what one of them uses is in use as long as any of them runs."""
+        self.time += 1
+        start = self.time
+        used: dict[int, _Use] = {}
+        for part in step.parts:
+            before, self.uses = self.uses, {}
+            self.walk(part)
+            for index, use in self.uses.items():
+                known = before.setdefault(index, use)
+                used[index] = known
+            self.uses = before
+        self.time += 1
+        for use in used.values():
+            use.first, use.last = min(use.first, start), self.time
 
     def _loop(self, loop: Loop) -> None:
         self.time += 1

@@ -103,7 +103,14 @@ class Branch:
     line: str
 
 
-Step: TypeAlias = "Launches | Loop | Branch"
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Parts that need nothing of each other: they may run in any order, or at once."""
+
+    parts: tuple[tuple[Step, ...], ...]
+
+
+Step: TypeAlias = "Launches | Loop | Branch | Together"
 
 
 def inner_steps(step: Step) -> tuple[tuple[Step, ...], ...]:
@@ -113,6 +120,8 @@ def inner_steps(step: Step) -> tuple[tuple[Step, ...], ...]:
             return step.condition, step.body
         case Branch():
             return step.then, step.otherwise
+        case Together():
+            return step.parts
     return ()
 
 
@@ -130,6 +139,8 @@ def with_constants(steps: Sequence[Step], moved: Callable[[Buffer], Buffer]) -> 
                 step = replace(step, body=body, condition=condition, slices=tuple([constant(each) for each in step.slices]))
             case Branch():
                 step = replace(step, then=with_constants(step.then, moved), otherwise=with_constants(step.otherwise, moved))
+            case Together():
+                step = Together(tuple([with_constants(part, moved) for part in step.parts]))
         found.append(step)
     return tuple(found)
 
@@ -151,4 +162,7 @@ def steps_text(steps: tuple[Step, ...], indent: str = "  ") -> list[str]:
             case Branch():
                 lines += [f"{indent}if, from {step.line}", *steps_text(step.then, f"{indent}  ")]
                 lines += [f"{indent}else", *steps_text(step.otherwise, f"{indent}  ")]
+            case Together():
+                for number, part in enumerate(step.parts):
+                    lines += [f"{indent}{'and' if number else 'together'}", *steps_text(part, f"{indent}  ")]
     return lines

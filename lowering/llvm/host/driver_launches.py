@@ -65,12 +65,12 @@ class DriverCode:
         self.loaded: dict[tuple[str, int], V] = {}
         self.arguments: V | None = None
         self._table = f.load("ptr", Global("jn_profile"), 8)
-        self._is_profiled = f.icmp("ne", self._table, NULL)
+        self.is_profiled = f.icmp("ne", self._table, NULL)
 
     def mark(self, number: int) -> None:
         """Emit a call of the table's function if there is a table: launch `number` is done; the first one begins after -1."""
         f, on, off = self.f, self.f.label("mark"), self.f.label("go")
-        f.cond_branch(self._is_profiled, on, off)  # a call that looks itself would cost each launch four times as much
+        f.cond_branch(self.is_profiled, on, off)  # a call that looks itself would cost each launch four times as much
         f.start(on, dominated=True)
         function = f.load("ptr", self._table, 8)
         f.emit(f"call void {function.operand()}(ptr {self._table.operand()}, i64 {number})")
@@ -99,6 +99,10 @@ class DriverCode:
             else:
                 self.loaded[key] = f.load("ptr", f.gep(f.params[1], 8 * (self.first[buffer.kind] + buffer.index)), 8)
         return self.loaded[key]
+
+    def work(self, launch: Launch) -> V:
+        """Return an estimate of the nanoseconds that a launch takes on one core."""
+        return _work(self.s, launch, self.env)
 
     def launch(self, first: int, last: int) -> None:
         """Launch kernels in order, with one block of arguments for all of them."""

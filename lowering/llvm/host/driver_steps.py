@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...control.steps import Branch, Launches, Loop, Slice, Step, inner_steps
+from ...control.steps import Branch, Launches, Loop, Slice, Step, Together, inner_steps
 from ...nest import Buffer
 from ..ir import Function
 from ..module import Module
-from ..values import V, const, i64
+from ..values import FALSE, TRUE, Global, V, const, i64
 from .driver_launches import DriverCode, DriverPlan, work
 
 FIRST_INTERVAL, SHORT_NS = 64, 1000
 """After how many iterations a loop looks for signals first, if one takes no more than so many nanoseconds."""
+MAX_SHARED_NS, MAX_TOGETHER_NS = 40_000, 100_000_000
+"""Loops run at once if no launch of theirs takes longer than this on one core: for longer ones, all threads work on one loop.
+And if none of them takes longer than this as a whole: the thread that waits for the others does not look for signals."""
 
 
 def emit_steps(module: Module, plan: DriverPlan, steps: Sequence[Step]) -> str:
@@ -39,6 +42,8 @@ def emit_steps(module: Module, plan: DriverPlan, steps: Sequence[Step]) -> str:
                 _emit_loop(code, step, functions, stopped)
             case Branch():
                 _emit_branch(code, step, functions, stopped)
+            case Together():
+                _emit_together(code, step, functions, stopped)
     f.ret(i64(0))
     f.start(stopped)
     f.ret(i64(1))
@@ -156,6 +161,78 @@ def _first_interval(code: DriverCode, loop: Loop) -> int:
                     return 1
                 time += known
     return FIRST_INTERVAL if time <= SHORT_NS else 1
+
+
+def _emit_together(code: DriverCode, step: Together, functions: Sequence[str], stopped: str) -> None:
+    """Emit the parts as programs of one launch, where they are short; else, and where launches are timed, one by one."""
+    f, parts = code.f, [function for function in functions if function]
+    at_once, one_by_one, done = f.label("at_once"), f.label("one_by_one"), f.label("done")
+    f.cond_branch(f.select(code.is_profiled, FALSE, _are_short(code, step)), at_once, one_by_one)
+    f.start(at_once)
+    arguments = f.alloca("i64", len(f.params) + len(parts), 8)
+    for number, value in enumerate([*f.params, *[i64(0)] * len(parts)]):
+        f.store(value, f.gep(arguments, 8 * number), 8)
+    f.call("jn_parallel", "void", [f.params[0], Global(_parts_kernel(f.module, parts)), arguments, i64(len(parts)), i64(1)])
+    status: V = i64(0)
+    for number in range(len(parts)):
+        status = f.binary("or", status, f.load("i64", f.gep(arguments, 8 * (len(f.params) + number)), 8))
+    f.cond_branch(f.icmp("eq", status, i64(0)), done, stopped)
+    f.start(one_by_one)
+    for function in parts:
+        _call(code, function, stopped)
+    f.branch(done)
+    f.start(done)
+
+
+def _are_short(code: DriverCode, step: Together) -> V:
+    """Emit whether no launch of the parts is long, and none of the parts."""
+    f, s = code.f, code.s
+    holds: V = TRUE
+
+    def time(steps: Sequence[Step]) -> V:
+        """Emit an estimate of the time of steps on one core, with what must hold of their launches."""
+        nonlocal holds
+        total = s.constant(0)
+        for each in steps:
+            if isinstance(each, Launches):
+                for launch in code.plan.launches[each.first : each.last]:
+                    own = code.work(launch)
+                    holds = f.binary("and", holds, f.icmp("sle", own, i64(MAX_SHARED_NS)))
+                    total = s.add(total, s.min(own, i64(MAX_SHARED_NS)))
+                continue
+            inside = s.constant(0)
+            for inner in inner_steps(each):
+                inside = s.add(inside, time(inner))
+            if isinstance(each, Loop) and each.is_unbounded:
+                inside = s.constant(MAX_TOGETHER_NS + 1)
+            elif isinstance(each, Loop):
+                inside = s.mul(s.min(inside, i64(MAX_TOGETHER_NS)), s.min(code.extent(each.length), i64(MAX_TOGETHER_NS)))
+            total = s.add(total, s.min(inside, i64(MAX_TOGETHER_NS + 1)))
+        return s.min(total, i64(MAX_TOGETHER_NS + 1))
+
+    for part in step.parts:
+        holds = f.binary("and", holds, f.icmp("sle", time(part), i64(MAX_TOGETHER_NS)))
+    return holds
+
+
+def _parts_kernel(module: Module, parts: Sequence[str]) -> str:
+    """Add the kernel whose programs are parts: its arguments are those of the parts, then a status for each."""
+    f = Function(module, f"jn_parts_{len(module.functions)}", [("ptr", "arguments"), ("i64", "first"), ("i64", "last")],
+                 linkage="internal")  # fmt: skip
+    arguments, first, last = f.params
+    given = [f.load("ptr", f.gep(arguments, 8 * number), 8) for number in range(4)]
+    with f.loop(first, last) as state:
+        labels, done = [f.label("part") for _ in parts], f.label("done")
+        cases = " ".join(f"i64 {number}, label %{label}" for number, label in enumerate(labels))
+        f.emit(f"switch i64 {state.index.operand()}, label %{done} [ {cases} ]")
+        for number, (label, part) in enumerate(zip(labels, parts, strict=True)):
+            f.start(label)
+            f.store(f.call(part, "i64", given), f.gep(arguments, 8 * (len(given) + number)), 8)
+            f.branch(done)
+        f.start(done)
+    f.ret()
+    module.add(f)
+    return f.name
 
 
 def _go_on(f: Function, condition: V, done: str) -> None:
