@@ -24,6 +24,11 @@ INT64 = DType("int64")
 BOOL = DType("bool")
 NO_GUARD = -1
 
+_PLAIN = frozenset([
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64",
+])  # fmt: skip
+"""Dtypes whose numbers memory holds as registers do: a load may fill with one."""
+
 MAX_VARIANTS = 12
 """A symbol evaluated at more index maps than this in one nest is stored instead (shifts of shifts multiply
 otherwise)."""
@@ -411,7 +416,7 @@ class BodyBuilder:
     def _filled(self, value: int, guard: int, fill: int) -> int | None:
         """Returns a load under just this guard as one that reads `fill` where the guard is false; None for another value."""
         entry = self.entries[value]
-        if entry.op != "load" or not entry.attrs["guarded"] or entry.operands[-1] != guard:
+        if entry.op != "load" or not entry.attrs["guarded"] or entry.operands[-1] != guard or entry.dtype.name not in _PLAIN:
             return None
         number = self.entries[fill].attrs["value"]
         attrs = {**entry.attrs, "fill": number.item()}
