@@ -263,7 +263,7 @@ def _contract_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], .
 
 
 def _operand_bytes(nest: Nest, product: Product, limits: HostLimits) -> int:
-    """Returns the bytes of an element as it is multiplied: those of int8 and of pairs, and otherwise as if they were float32."""
+    """Returns the bytes of an element as it is multiplied: those of int8 and of pairs, otherwise as if it were float32."""
     dtypes = {nest.body[number].dtype.name for number in nest.body[product.number].operands}
     return 1 if dtypes == {"int8"} else 2 if dtypes == {"bfloat16"} and limits.pairs else 4
 

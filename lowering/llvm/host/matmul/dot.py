@@ -28,7 +28,7 @@ from ..scalars import ZERO
 from .decoding import Decoding
 from .pairs import Pairs
 from .panels import Panel
-from .quads import QUAD, Quads, form_of
+from .quads import Quads, form_of
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
 from .stored_quads import stored_quads
 
@@ -295,9 +295,9 @@ class Dots:
         if a.elem == "i8" and c.elem == "i32":
             return self._dot_int8(a, b, c, into, wanted.result)
         if (a.elem, b.elem, c.elem) == ("bf16", "bf16", "f32") and ev.target.multiplies_pairs and not ordered:
-            found = self._dot_bfloat16(a, b, c, into, wanted)
-            if found is not None:
-                return found
+            product = self._dot_bfloat16(a, b, c, into, wanted)
+            if product is not None:
+                return product
         fresh = into is None
         target = ev.scratch(c.shape, c.elem) if into is None else into
         overwrite = fresh and isinstance(c, Splat) and is_zero(c)
@@ -388,8 +388,8 @@ class Dots:
     def _dot_bfloat16(self, a: Node, b: Node, c: Node, into: Stored | None, wanted: Wanted) -> Stored | None:
         """Emits a product of bfloat16 summed in float32, two steps of k at a time (`pairs.py`).
 
-        Returns None, with nothing emitted, where a mask cuts one operand and not the other: zeros of one are not multiplied with
-        infinities of the other then.
+        Returns None, with nothing emitted, where a mask cuts one operand and not the other: zeros of one are to be multiplied
+        with infinities of the other then.
         """
         limits = self._limits(a), self._limits(b)
         nowhere = V("null", "ptr")
@@ -453,9 +453,9 @@ class Dots:
         self._release_copies()
 
     def _side_by_side(self, node: Node, elem: str, limits: Sequence[Bound] = (), left: bool = True) -> Operand:
-        """Returns an operand whose rows have their elements, of bfloat16 the bits, side by side; copied to scratch where it must be.
+        """Returns an operand whose rows have elements, of bfloat16 bits, side by side; copied to scratch where it must be.
 
-        left: whether its rows may be gathered.
+        limits: beyond which it need not be copied. left: whether its rows may be gathered.
         """
         direct = self._direct(node, elem)
         if direct is not None and is_integer(direct.column, 1):
@@ -464,8 +464,7 @@ class Dots:
             return gathered
         memory = self.nests.materialize(self._as_bits(node, elem), bounds=limits or self._limits(node))
         self._copies.append(memory)
-        row, column = (self.ev.s.constant(stride) for stride in memory.strides)
-        return Operand(memory.pointer, row, self.ev.s.constant(1), self._limits(node))
+        return Operand(memory.pointer, self.ev.s.constant(memory.strides[0]), i64(1), self._limits(node))
 
     def _as_bits(self, node: Node, elem: str) -> Node:
         """Returns a block whose elements are those of another one in memory: loads of floats are loads of their bits."""

@@ -5,12 +5,12 @@ denormal b, each step so loses less than 2^-126, and each denormal a less than 2
 
     |error| <= k · 2^-126 · (1 + max |b|)    beside the roundings of k fused multiply-adds.
 
-A sum that is at least 2^24 times that large has lost less than half a unit in its last place, as by one more rounding. This *limit* is
-known for each column when its pairs have been made (of columns of zeros it is 0, with denormal b infinite), and all sums are
-compared with it. Rows with a sum below its limit, or NaN, are looked at:
+A sum that is at least 2^24 times that large has lost less than half a unit in its last place, as by one more rounding. This
+*limit* is known for each column when its pairs have been made (of columns of zeros it is 0, with denormal b infinite), and all
+sums are compared with it. Rows with a sum below its limit, or NaN, are looked at:
 
-* with x = 0 or |x| >= 2^e for all x of the row and y = 0 or |y| >= 2^f for all y of the panel, normal numbers, all products and so all
-  sums are multiples of 2^(e + f - 14). Where that is 2^-126 or more nothing can have been flushed;
+* with x = 0 or |x| >= 2^e for all x of the row and y = 0 or |y| >= 2^f for all y of the panel, normal numbers, all products
+  and so all sums are multiples of 2^(e + f - 14). Where that is 2^-126 or more nothing can have been flushed;
 * no sum of any row lost more than k · 2^-126 · (1 + max |a| + max |b|), with denormal b, too;
 * what is left is summed again, by fused multiply-adds of floats.
 
@@ -37,8 +37,8 @@ _INFINITY = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What stands before the pairs of a panel, for each column: its limit, its largest |b|, and the least of its elements that are
-    not zero, of which twice the bits, less one, are stored (0xffff where all are)."""
+    """What stands before the pairs of a panel, for each column: its limit, its largest |b|, and the least of its elements that
+    are not zero, of which twice the bits, less one, are stored (0xffff where all are)."""
 
     width: int
 
@@ -59,7 +59,7 @@ class Header:
 
 
 def limits_of(f: Function, header: Header, packed: V, k: V, known: Sequence[tuple[V, V]]) -> None:
-    """Emit the header of a panel. known: the largest, and the least but zero less one, of twice the bits of columns of k elements."""
+    """Emit the header of a panel. known: of twice the bits of the elements of each column, the largest, and the least less one."""
     steps = _lost(f, k)
     lanes = header.width // len(known)
     for register, (largest, least) in enumerate(known):
@@ -150,7 +150,10 @@ class PairChecks:
         b, ldb, k, live = right
         type_, short = vector("float", LANES), vector("i16", LANES)
         count = f.splat(f.cast("trunc", live, "i32"), LANES)
-        masks = [f.icmp("sgt", f.sub(count, f.splat(const(v * LANES, "i32"), LANES)), f.iota(LANES, "i32")) for v in range(self.vectors)]
+        masks = [
+            f.icmp("sgt", f.sub(count, f.splat(const(v * LANES, "i32"), LANES)), f.iota(LANES, "i32"))
+            for v in range(self.vectors)
+        ]
         with f.loop(0, k, 1, [zero(type_)] * self.vectors) as state:
             factor = f.splat(_float(f, f.load("i16", f.gep(row, state.index, "i16"), 2)), LANES)
             here = f.gep(b, f.mul(state.index, ldb), "i16")

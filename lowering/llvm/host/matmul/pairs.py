@@ -26,10 +26,11 @@ HALF = 2 * LANES
 PREFETCH_ROWS = 32
 """How many rows of B ahead the first tile fetches."""
 PREFETCH_COLUMNS, FAR_ROWS = 128, 1024
-"""How many columns ahead it fetches instead where rows of B are as far apart: blocks are wide there."""
+"""How many columns ahead it fetches instead where rows of B are so far apart: those of the panel after the next, in the same
+pages. 32 rows ahead every line is in another page."""
 TALLEST, TALLEST_READING, READS_IN_PLACE = 6, 5, 4
-"""Rows of tiles: of those that read pairs; of those that make them, which also keep what limits are made of in registers; and of
-those whose pairs no other tile needs."""
+"""Rows of tiles: of those that read pairs; of those that make them, which also keep what limits are made of in registers; and
+of those whose pairs no other tile needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,8 @@ class Pairs:
         makes: it reads rows of B, and leaves what checks of the panel need; the pairs, too, if other tiles read them.
         """
         parameters = [each for each in self.parameters if each[1] != "m"]
-        f = Function(module, f"{self.name}_{mr}{'_makes' * makes}", parameters, attributes="nounwind noinline", linkage="internal")
+        name = f"{self.name}_{mr}{'_makes' * makes}"
+        f = Function(module, name, parameters, attributes="nounwind noinline", linkage="internal")
         a, ars, b, ldb, c, ldc, k, acc, packed, live = f.params
         type_, width, header = vector("float", LANES), self.width, self.header
         rows = [f.gep(a, f.load("i64", ars, 8), "i16") if self.gathered else a]
@@ -127,7 +129,7 @@ class Pairs:
         source = _Rows(f, self.vectors, live) if makes else None
         count = mr * self.vectors
         far = f.icmp("sge", ldb, i64(FAR_ROWS))
-        ahead = f.select(far, i64(PREFETCH_COLUMNS), f.mul(ldb, i64(PREFETCH_ROWS)))
+        distance = f.select(far, i64(PREFETCH_COLUMNS), f.mul(ldb, i64(PREFETCH_ROWS)))
 
         def columns(at: V, state: list[V], last: bool) -> tuple[list[V], list[V]]:
             """Emit B's vectors of pairs from step `at` of k on, and what is known of its elements then."""
@@ -138,7 +140,7 @@ class Pairs:
             lower = None if last else f.gep(upper, ldb, "i16")
             if lower is not None:
                 for row in (upper, lower):
-                    fetched = f.gep(row, ahead, "i16")
+                    fetched = f.gep(row, distance, "i16")
                     for v in range(0, self.vectors, 2):
                         f.prefetch(f.gep(fetched, v * LANES, "i16"), locality=2)
             made, state = source.pairs(upper, lower, state)
@@ -196,24 +198,24 @@ class Pairs:
         f.cond_branch(every, done, doubtful)
         f.start(doubtful)
         kept = f.alloca("float", mr * self.width, 64)
-        places = [f.gep(kept, number * LANES, "float") for number in range(len(sums))]
-        for place, one in zip(places, sums, strict=True):
-            f.store(one, place, 4)
+        pointers = [f.gep(kept, number * LANES, "float") for number in range(len(sums))]
+        for pointer, one in zip(pointers, sums, strict=True):
+            f.store(one, pointer, 4)
         checks = PairChecks(self.vectors, self.gathered)
         f.call(f.module.provide(checks), "void", [*operands, kept, i64(mr)])
-        again = [f.load(type_, place, 4) for place in places]
+        again = [f.load(type_, pointer, 4) for pointer in pointers]
         end = f.block
         f.branch(done)
         f.start(done)
         sums = [f.phi(type_, [(one, before), (two, end)]) for one, two in zip(sums, again, strict=True)]
-        targets = [c]
+        rows = [c]
         for _ in range(1, mr):
-            targets.append(f.gep(targets[-1], ldc, "float"))
-        places = [f.gep(targets[number // self.vectors], number % self.vectors * LANES, "float") for number in range(len(sums))]
+            rows.append(f.gep(rows[-1], ldc, "float"))
+        pointers = [f.gep(row, v * LANES, "float") for row in rows for v in range(self.vectors)]
         every = f.splat(acc, LANES)
-        for place, one in zip(places, sums, strict=True):
-            start = f.masked_load(type_, place, every, zero(type_), 4)
-            f.store(f.binary("fadd", start, one), place, 4)
+        for pointer, one in zip(pointers, sums, strict=True):
+            start = f.masked_load(type_, pointer, every, zero(type_), 4)
+            f.store(f.binary("fadd", start, one), pointer, 4)
 
 
 class _Rows:
@@ -226,7 +228,7 @@ class _Rows:
         self._f = f
         self._lanes = min(vectors * LANES, HALF)
         self._type = vector("i16", self._lanes)
-        count = f.cast("trunc", live, "i16")
+        count = f.cast("trunc", f.smin(live, i64(vectors * LANES)), "i16")
         self._masks = [
             f.icmp("sgt", f.splat(f.sub(count, const(start, "i16")), self._lanes), f.iota(self._lanes, "i16"))
             for start in range(0, vectors * LANES, HALF)
@@ -244,18 +246,15 @@ class _Rows:
         f, n, made, known = self._f, self._lanes, list[V](), list[V]()
         for number, mask in enumerate(self._masks):
             largest, least = state[2 * number : 2 * number + 2]
-            rows = []
-            for row in (upper, lower):
-                if row is None:
-                    rows.append(zero(self._type))
-                    continue
-                here = f.masked_load(self._type, f.gep(row, number * HALF, "i16"), mask, zero(self._type), 2)
-                twice = f.add(here, here)
-                largest = f.intrinsic("umax", [largest, twice])
-                least = f.intrinsic("umin", [least, f.add(twice, f.splat(const(-1, "i16"), n))])
-                rows.append(here)
+            rows = [zero(self._type)] * 2
+            for index, row in enumerate((upper, lower)):
+                if row is not None:
+                    rows[index] = f.masked_load(self._type, f.gep(row, number * HALF, "i16"), mask, zero(self._type), 2)
+                    twice = f.add(rows[index], rows[index])
+                    largest = f.intrinsic("umax", [largest, twice])
+                    least = f.intrinsic("umin", [least, f.add(twice, f.splat(const(-1, "i16"), n))])
             known += [largest, least]
-            made += [f.bitcast(f.shuffle(*rows, order), vector("float", LANES)) for order in _orders(n)]
+            made += [f.bitcast(f.shuffle(rows[0], rows[1], order), vector("float", LANES)) for order in _orders(n)]
         return made, known
 
 
@@ -280,5 +279,5 @@ def _in_order(f: Function, sums: list[V], vectors: int) -> list[V]:
 
 
 def _product(f: Function, total: V, pair: V, pairs: V) -> V:
-    short = vector("bfloat", HALF)
-    return f.target_intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", [total, f.bitcast(pairs, short), f.bitcast(pair, short)], total.type)
+    operands = [total, *[f.bitcast(each, vector("bfloat", HALF)) for each in (pairs, pair)]]
+    return f.target_intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", operands, total.type)

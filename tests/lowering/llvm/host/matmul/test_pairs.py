@@ -269,7 +269,7 @@ def _bounded(found: Any, left: Any, right: Any) -> None:
 
 @pytest.mark.parametrize(("m", "k", "n"), pairs(SIZES, [0, 1, 2, 65, 519, 2100], SIZES))
 def test_products_of_every_kind_of_operand(m: int, k: int, n: int) -> None:
-    """Read in place, transposed, computed, constant, of sizes that are known and not; on processors without the instruction, too."""
+    """Read in place, transposed, computed, constant, of sizes that are known and not; on all processors."""
     rng = np.random.default_rng(m + k + n)
     a, b = (rng.standard_normal(shape).astype(BF16) for shape in ((m, k), (k, n)))
     for rows, depth in (((m, k), ("m", "k"))[(m + k + n) % 2],):
@@ -300,7 +300,7 @@ def test_batches_and_epilogues(name: Any) -> None:
 
 
 def test_products_of_masked_blocks_have_the_infinities_beside() -> None:
-    """A text whose left operand ends before the right one does: zeros times infinities, which no shorter product may leave out."""
+    """A text whose left operand ends before the right one does: zeros times infinities, which no product may leave out."""
     text = """
 tt.func public @k(%a: !tt.ptr<bf16>, %b: !tt.ptr<bf16>, %c: !tt.ptr<f32>, %n: i32) {
   %r = tt.make_range {start = 0 : i32, end = 32 : i32} : tensor<32xi32>
