@@ -59,7 +59,7 @@ class Header:
 
 
 def limits_of(f: Function, header: Header, packed: V, k: V, known: Sequence[tuple[V, V]]) -> None:
-    """Emit the header of a panel. known: of twice the bits of the elements of each column, the largest, and the least less one."""
+    """Emit the header of a panel. known: of twice the bits of the elements of a column, the largest, and the least less one."""
     steps = _lost(f, k)
     lanes = header.width // len(known)
     for register, (largest, least) in enumerate(known):
