@@ -398,8 +398,12 @@ class Dots:
             return None
         target, accumulate = self._sums(c, into, wanted.result)
         left = replace(self._side_by_side(a, "i16", limits[0]), bounds=limits[0])
-        right = replace(self._side_by_side(b, "i16", (*wanted.right, *limits[1]), False), bounds=limits[1])
-        panel = Pairs(self._vectors(c.shape[1]), left.gathered)
+        direct = self._direct(b, "i16")
+        across = direct is not None and is_integer(direct.row, 1) and not is_integer(direct.column, 1)
+        if direct is None or not across:
+            direct = self._side_by_side(b, "i16", (*wanted.right, *limits[1]), False)
+        right = replace(direct, bounds=limits[1])
+        panel = Pairs(self._vectors(c.shape[1]), left.gathered, across)
         self._by_panels(panel, (left, right), target, c, a.shape[1], accumulate, wanted.result)
         return target
 
@@ -435,8 +439,11 @@ class Dots:
 
         def multiply(panel: Quads | Pairs, column: V) -> None:
             start = f.gep(right.pointer, f.mul(column, i64(panel.column_bytes)))
+            between = right.row
+            if isinstance(panel, Pairs) and panel.across:
+                start, between = f.gep(right.pointer, f.mul(column, right.column), "i16"), right.column
             live = f.smax(f.sub(j, column), ev.s.constant(0))
-            there = [left.pointer, left.row, start, right.row, f.gep(target.pointer, column, "i32"), ldc]
+            there = [left.pointer, left.row, start, between, f.gep(target.pointer, column, "i32"), ldc]
             f.call(f.module.provide(panel), "void", [*there, m, k, TRUE if accumulate else FALSE, packed, live])
 
         with f.loop(0, read, panel.width) as state:

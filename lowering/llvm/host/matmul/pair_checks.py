@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from .....promotion.dataclass import dataclass
 from ...ir import Function
 from ...module import Module
-from ...values import TRUE, V, const, i64, vector, zero
+from ...values import TRUE, V, const, i64, is_integer, vector, zero
 
 LANES = 16
 _SHORT = 2 * LANES
@@ -33,6 +33,7 @@ _LOST = 2.0**-102
 _EXACT = 142
 """e + f - 14 >= -126, of exponents that are stored with 127 added."""
 _INFINITY = float("inf")
+ZERO = i64(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,15 @@ class Header:
         return 8 * self.width
 
 
-def limits_of(f: Function, header: Header, packed: V, k: V, known: Sequence[tuple[V, V]]) -> None:
-    """Emit the header of a panel. known: of twice the bits of the elements of a column, the largest, and the least less one."""
+def limits_of(f: Function, header: Header, packed: V, k: V, known: Sequence[tuple[V, V]], columns: V = ZERO) -> None:
+    """Emit the header of a panel, from a column on.
+
+    known: of twice the bits of the elements of each column, the largest, and the least less one.
+    """
     steps = _lost(f, k)
-    lanes = header.width // len(known)
+    lanes = min(header.width, _SHORT) if is_integer(columns, 0) else LANES
     for register, (largest, least) in enumerate(known):
-        f.store(least, f.gep(packed, header.least + 2 * lanes * register), 2)
+        f.store(least, f.gep(f.gep(packed, header.least + 2 * lanes * register), f.mul(columns, i64(2))), 2)
         denormal = f.icmp("ult", least, f.splat(const(0xFF, "i16"), lanes))
         for part in range(lanes // LANES):
             number, picked = register * (lanes // LANES) + part, range(part * LANES, (part + 1) * LANES)
@@ -73,8 +77,8 @@ def limits_of(f: Function, header: Header, packed: V, k: V, known: Sequence[tupl
             infinite = f.splat(const(_INFINITY, "float"), LANES)
             limit = f.select(f.shuffle(denormal, denormal, picked), infinite, limit)
             limit = f.select(f.icmp("eq", bits, zero(bits.type)), zero(limit.type), limit)
-            f.store(limit, f.gep(packed, header.limit(number)), 4)
-            f.store(most, f.gep(packed, header.largest(number)), 4)
+            f.store(limit, f.gep(f.gep(packed, header.limit(number)), f.mul(columns, i64(4))), 4)
+            f.store(most, f.gep(f.gep(packed, header.largest(number)), f.mul(columns, i64(4))), 4)
 
 
 def _lost(f: Function, k: V) -> V:
@@ -86,15 +90,16 @@ def _lost(f: Function, k: V) -> V:
 class PairChecks:
     """The function that puts sums right, which stand one row after the other: sums[m, vectors · 16] = A[m, k] · panel.
 
-    Implements `SharedFunction`; parameters as of `Pairs`.
+    Implements `SharedFunction`; parameters as of `Pairs`, whose pairs it reads where B's columns are side by side.
     """
 
     vectors: int
     gathered: bool = False
+    across: bool = False
 
     @property
     def name(self) -> str:
-        return f"jn_pair_checks_{self.vectors}x{LANES}{'_gathered' * self.gathered}"
+        return f"jn_pair_checks_{self.vectors}x{LANES}{'_gathered' * self.gathered}{'_across' * self.across}"
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -131,7 +136,7 @@ class PairChecks:
                         column = f.load(vector("float", LANES), f.gep(packed, header.largest(v)), 4)
                         wider.append(f.binary("fmul", f.binary("fadd", column, most), steps))
                     with f.when(self._is_below(f, found, wider)):
-                        self._sum(f, row, (b, ldb, k, live), found)
+                        self._sum(f, row, (f.gep(packed, header.bytes) if self.across else b, ldb, k, live), found)
         f.ret()
         module.add(f)
 
@@ -156,10 +161,16 @@ class PairChecks:
         ]
         with f.loop(0, k, 1, [zero(type_)] * self.vectors) as state:
             factor = f.splat(_float(f, f.load("i16", f.gep(row, state.index, "i16"), 2)), LANES)
-            here = f.gep(b, f.mul(state.index, ldb), "i16")
             state.next = []
             for v, (mask, total) in enumerate(zip(masks, state.values, strict=True)):
-                column = f.masked_load(short, f.gep(here, v * LANES, "i16"), mask, zero(short), 2)
+                if self.across:
+                    pair = f.gep(b, f.mul(f.binary("lshr", state.index, i64(1)), i64(4 * LANES * self.vectors)))
+                    both = f.load(vector("i32", LANES), f.gep(pair, 4 * LANES * v), 4)
+                    half = f.cast("trunc", f.binary("shl", f.binary("and", state.index, i64(1)), i64(4)), "i32")
+                    column = f.cast("trunc", f.binary("lshr", both, f.splat(half, LANES)), short)
+                else:
+                    here = f.gep(b, f.mul(state.index, ldb), "i16")
+                    column = f.masked_load(short, f.gep(here, v * LANES, "i16"), mask, zero(short), 2)
                 state.next.append(f.fma(factor, _float(f, column), total))
         for v, total in enumerate(state.results):
             f.store(total, f.gep(sums, v * LANES, "float"), 4)

@@ -3,7 +3,8 @@
 The instruction multiplies a pair of bfloat16 of one operand with one of the other and adds both products to a lane of float32:
 two fused multiply-adds, the upper product first, each rounded to nearest even. So the kernel is that of floats, with two
 neighbours of a row of A, a *pair*, in the place of an element. The first tile of rows puts the rows of B in pairs as it
-multiplies; the other tiles read these in scratch.
+multiplies; the other tiles read these in scratch. Where columns of B have their elements side by side, pairs lie in memory, and are
+transposed into scratch before (`across_pairs.py`).
 
 The instruction takes denormal numbers for zeros, and makes zeros of sums below 2^-126. Sums that this may have changed by more
 than a rounding are found, and formed again without it (`pair_checks.py`).
@@ -15,6 +16,7 @@ from .....promotion.dataclass import dataclass
 from ...ir import Function
 from ...module import Module
 from ...values import V, const, i64, vector, zero
+from .across_pairs import STEPS, pack_across
 from .pair_checks import Header, PairChecks, limits_of
 from .quads import after
 
@@ -39,11 +41,13 @@ class Pairs:
 
     Rows of A and B have their elements side by side. gathered: rows of A begin at the offsets that `ars` points to, which is
     their distance otherwise. Of the panel's columns only `live` are read; the others count as zeros. packed: scratch of
-    `scratch_bytes`. Distances and offsets are in elements.
+    `scratch_bytes`. Distances and offsets are in elements. across: B's columns have their elements side by side, and `ldb` is
+    their distance.
     """
 
     vectors: int
     gathered: bool = False
+    across: bool = False
 
     @property
     def width(self) -> int:
@@ -56,7 +60,7 @@ class Pairs:
 
     @property
     def name(self) -> str:
-        return f"jn_pairs_{self.vectors}x{LANES}{'_gathered' * self.gathered}"
+        return f"jn_pairs_{self.vectors}x{LANES}{'_gathered' * self.gathered}{'_across' * self.across}"
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -70,13 +74,14 @@ class Pairs:
 
     def scratch_bytes(self, depth: int) -> int:
         """Return the bytes of a panel of `depth` rows: what checks need, then the pairs."""
-        return self.header.bytes + self.width * 4 * -(-depth // PAIR)
+        steps = -(-depth // STEPS) * STEPS if self.across else depth
+        return self.header.bytes + self.width * 4 * -(-steps // PAIR)
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         """Add the function, and what it calls, to a module."""
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         a, ars, b, ldb, c, ldc, m, k, acc, packed, live = f.params
-        first = [self._tile(module, rows, True) for rows in range(1, TALLEST_READING + 1)]
+        first = [] if self.across else [self._tile(module, rows, True) for rows in range(1, TALLEST_READING + 1)]
         rest = [self._tile(module, rows, False) for rows in range(1, TALLEST + 1)]
 
         def call(tiles: list[Function], rows: V, row: V) -> None:
@@ -91,8 +96,12 @@ class Pairs:
                 f.branch(done)
             f.start(done)
 
-        made = f.smin(m, i64(TALLEST_READING))
-        call(first, made, i64(0))
+        made = i64(0)
+        if self.across:
+            pack_across(f, self.header, (b, ldb, k, live), packed)
+        else:
+            made = f.smin(m, i64(TALLEST_READING))
+            call(first, made, i64(0))
         left = f.sub(m, made)
         with f.when(f.icmp("sgt", left, i64(0))):  # in tiles of two nearly equal heights
             count = f.binary("udiv", f.add(left, i64(TALLEST - 1)), i64(TALLEST))
@@ -177,7 +186,7 @@ class Pairs:
         state = [f.phi(one.type, [(one, before), (two, end)]) for one, two in zip(loop.results, longer, strict=True)]
         if source is not None:
             limits_of(f, header, packed, k, source.known(state[count:]))
-        sums = _in_order(f, state[:count], self.vectors)
+        sums = state[:count] if self.across else _in_order(f, state[:count], self.vectors)
         self._store(f, sums, mr, (a, ars, b, ldb, k, packed, live), (c, ldc, acc))
         f.ret()
         module.add(f)
@@ -201,7 +210,7 @@ class Pairs:
         pointers = [f.gep(kept, number * LANES, "float") for number in range(len(sums))]
         for pointer, one in zip(pointers, sums, strict=True):
             f.store(one, pointer, 4)
-        checks = PairChecks(self.vectors, self.gathered)
+        checks = PairChecks(self.vectors, self.gathered, self.across)
         f.call(f.module.provide(checks), "void", [*operands, kept, i64(mr)])
         again = [f.load(type_, pointer, 4) for pointer in pointers]
         end = f.block

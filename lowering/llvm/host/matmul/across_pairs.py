@@ -1,0 +1,69 @@
+"""Transposes the pairs of a right operand of bfloat16 whose columns have their elements side by side: x @ w.T, q @ k.T.
+
+A pair is then 32 bits in memory. Sixteen columns of sixteen pairs, a cache line of each, are transposed in registers, and leave
+scratch as the vectors of pairs that tiles read; what checks need of each column is found on the way.
+"""
+
+from __future__ import annotations
+
+from ...ir import Function
+from ...values import V, const, i64, vector, zero
+from ..memory.transpose import transpose_registers
+from .pair_checks import Header, limits_of
+
+LANES = 16
+STEPS = 2 * LANES
+"""Steps of k in a cache line of a column. Scratch has room for whole ones."""
+
+
+def pack_across(f: Function, header: Header, right: tuple[V, V, V, V], packed: V) -> None:
+    """Emit what writes the header and the pairs of a panel.
+
+    right: B, the distance of its columns, steps of k, and how many columns there are; the others count as zeros.
+    """
+    b, distance, k, live = right
+    short, width = vector("i16", STEPS), header.width
+    none = f.splat(const(-1, "i16"), STEPS)
+    with f.loop(0, width, LANES) as group:
+        first = f.gep(b, f.mul(group.index, distance), "i16")
+        target = f.gep(f.gep(packed, header.bytes), f.mul(group.index, i64(4)))
+        count = f.smax(f.smin(f.sub(live, group.index), i64(LANES)), i64(0))
+        bulk = f.select(f.icmp("eq", count, i64(LANES)), f.binary("and", k, i64(-STEPS)), i64(0))
+
+        def steps(at: V, state: list[V], columns: list[V]) -> list[V]:
+            """Emit the pairs of a line of each column from step `at` on, and what is known of the columns then."""
+            rows = [f.bitcast(column, vector("i32", LANES)) for column in columns]
+            largest, least = state
+            here = f.gep(target, f.mul(at, i64(2 * width)))
+            for number, pairs in enumerate(transpose_registers(f, rows)):
+                f.store(pairs, f.gep(here, 4 * width * number), 4)
+                halves = f.bitcast(pairs, short)
+                twice = f.add(halves, halves)
+                largest = f.intrinsic("umax", [largest, twice])
+                least = f.intrinsic("umin", [least, f.add(twice, none)])
+            return [largest, least]
+
+        def lines(at: V) -> list[V]:
+            found = [f.gep(first, at, "i16")]
+            for _ in range(1, LANES):
+                found.append(f.gep(found[-1], distance, "i16"))
+            return found
+
+        with f.loop(0, bulk, STEPS, [zero(short), none]) as state:
+            columns = []
+            for line in lines(state.index):
+                columns.append(f.load(short, line, 2))
+                f.prefetch(f.gep(line, f.mul(distance, i64(LANES)), "i16"), locality=2)
+            state.next = steps(state.index, state.values, columns)
+        with f.loop(bulk, k, STEPS, state.results) as rest:
+            left = f.smin(f.sub(k, rest.index), i64(STEPS))
+            columns = []
+            for number, line in enumerate(lines(rest.index)):
+                here = f.select(f.icmp("sgt", count, i64(number)), left, i64(0))
+                mask = f.icmp("sgt", f.splat(f.cast("trunc", here, "i16"), STEPS), f.iota(STEPS, "i16"))
+                columns.append(f.masked_load(short, line, mask, zero(short), 2))
+            rest.next = steps(rest.index, rest.values, columns)
+        known = []
+        for operation, both in zip(("umax", "umin"), rest.results, strict=True):
+            known.append(f.intrinsic(operation, [f.shuffle(both, both, range(half, STEPS, 2)) for half in (0, 1)]))
+        limits_of(f, header, packed, k, [(known[0], known[1])], group.index)
