@@ -14,6 +14,8 @@ from .pair_checks import Header, limits_of
 LANES = 16
 STEPS = 2 * LANES
 """Steps of k in a cache line of a column. Scratch has room for whole ones."""
+PREFETCH_STEPS = 256
+"""How many steps ahead lines are fetched."""
 
 
 def pack_across(f: Function, header: Header, right: tuple[V, V, V, V], packed: V) -> None:
@@ -53,7 +55,7 @@ def pack_across(f: Function, header: Header, right: tuple[V, V, V, V], packed: V
             columns = []
             for line in lines(state.index):
                 columns.append(f.load(short, line, 2))
-                f.prefetch(f.gep(line, f.mul(distance, i64(LANES)), "i16"), locality=2)
+                f.prefetch(f.gep(line, PREFETCH_STEPS, "i16"), locality=2)
             state.next = steps(state.index, state.values, columns)
         with f.loop(bulk, k, STEPS, state.results) as rest:
             left = f.smin(f.sub(k, rest.index), i64(STEPS))

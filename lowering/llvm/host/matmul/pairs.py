@@ -3,8 +3,8 @@
 The instruction multiplies a pair of bfloat16 of one operand with one of the other and adds both products to a lane of float32:
 two fused multiply-adds, the upper product first, each rounded to nearest even. So the kernel is that of floats, with two
 neighbours of a row of A, a *pair*, in the place of an element. The first tile of rows puts the rows of B in pairs as it
-multiplies; the other tiles read these in scratch. Where columns of B have their elements side by side, pairs lie in memory, and are
-transposed into scratch before (`across_pairs.py`).
+multiplies; the other tiles read these in scratch. Where columns of B have their elements side by side, pairs lie in memory,
+and are transposed into scratch before (`across_pairs.py`).
 
 The instruction takes denormal numbers for zeros, and makes zeros of sums below 2^-126. Sums that this may have changed by more
 than a rounding are found, and formed again without it (`pair_checks.py`).

@@ -50,14 +50,15 @@ def _function(panel: Pairs) -> Any:
 
 
 def _run(panel: Pairs, a: Any, b: Any, start: Any = None, rows: Any = None) -> Any:
-    """Multiply bits of bfloat16: A (m, k) with B (k, live), both of which end where memory does."""
+    """Multiply bits of bfloat16: A (m, k) with B (k, live), both of which end where memory does, B perhaps transposed."""
     (m, k), live = a.shape, b.shape[1]
     result = np.full((m, panel.width), 77, F) if start is None else np.ascontiguousarray(start)
     packed = np.full(panel.scratch_bytes(k) + 64, 77, np.uint8)
-    first, second = Fenced(a), Fenced(b)
+    first, second = Fenced(a), Fenced(np.ascontiguousarray(b.T) if panel.across else b)
     distance = rows.ctypes.data if panel.gathered else k
-    _function(panel)[1](first.address, distance, second.address, live, result.ctypes.data, panel.width, m, k, start is not None,
-                        packed.ctypes.data, live)  # fmt: skip
+    between = k if panel.across else live
+    operands = first.address, distance, second.address, between
+    _function(panel)[1](*operands, result.ctypes.data, panel.width, m, k, start is not None, packed.ctypes.data, live)
     assert (packed[panel.scratch_bytes(k) :] == 77).all()
     return result
 
@@ -106,8 +107,8 @@ def _spread(rng: Any, shape: tuple[int, ...], low: int, high: int, zeros: float 
 def test_sums_are_chains_of_fused_products(vectors: int, m: int, k: int) -> None:
     """To the bit, gathered rows too, added to what was there; nothing beyond an operand is read."""
     rng = np.random.default_rng(m * 100 + k)
-    for gathered, missing in itertools.product((False, True), (0, 1, 7)):
-        panel = Pairs(vectors, gathered)
+    for gathered, across, missing in itertools.product((False, True), (False, True), (0, 1, 7)):
+        panel = Pairs(vectors, gathered, across)
         a, b = _normal(rng, (m, k)), _normal(rng, (k, panel.width - missing))
         order = rng.permutation(m).astype(np.int64)
         expected = np.zeros((m, panel.width), F)
@@ -146,12 +147,13 @@ RANGES = {
 def test_denormal_numbers_are_kept(name: str, k: int) -> None:
     rng = np.random.default_rng(k)
     left, right = RANGES[name]
-    for vectors, m in ((4, 13), (1, 3), (2, 6)):
+    for vectors, m, across in itertools.product((4, 1, 2), (3, 13), (False, True)):
+        panel = Pairs(vectors, across=across)
         a, b = _spread(rng, (m, k), *left), _spread(rng, (k, 16 * vectors), *right)
         for rows in (a, np.where(rng.random((m, 1)) < 0.5, a, _normal(rng, (m, k))).astype(np.uint16)):
-            _check(rows, b, _run(Pairs(vectors), rows, b))
+            _check(rows, b, _run(panel, rows, b))
         mixed = np.where(rng.random((1, 16 * vectors)) < 0.5, b, _normal(rng, b.shape)).astype(np.uint16)
-        _check(a, mixed, _run(Pairs(vectors), a, mixed))
+        _check(a, mixed, _run(panel, a, mixed))
 
 
 @here
@@ -178,10 +180,11 @@ def test_infinities_and_nan_come_out(seed: int) -> None:
             terms = a.astype(np.float64)[:, :, None] * b.astype(np.float64)
             expected = terms.sum(1)
             certain = np.abs(terms, where=np.isfinite(terms), out=np.zeros_like(terms)).sum(1) < 2.0**127
-        found = _run(Pairs(4), a.view(np.uint16), b.view(np.uint16))
         odd = ~np.isfinite(expected)
-        np.testing.assert_array_equal(found[certain & odd], expected[certain & odd].astype(F))
-        assert np.isfinite(found[certain & ~odd]).all()
+        for across in (False, True):
+            found = _run(Pairs(4, across=across), a.view(np.uint16), b.view(np.uint16))
+            np.testing.assert_array_equal(found[certain & odd], expected[certain & odd].astype(F))
+            assert np.isfinite(found[certain & ~odd]).all()
 
 
 @here
@@ -191,8 +194,9 @@ def test_a_row_does_not_depend_on_its_tile(name: str) -> None:
     a, b = (_spread(rng, shape, *limits, 0.3) for shape, limits in zip(((13, 70), (70, 64)), RANGES[name], strict=True))
     a[::3] = _normal(rng, a[::3].shape)
     whole = _run(Pairs(4), a, b)
-    for start, stop in ((0, 1), (3, 5), (2, 13), (7, 12)):
-        np.testing.assert_array_equal(_run(Pairs(4), a[start:stop], b), whole[start:stop])
+    for (start, stop), across in itertools.product(((0, 1), (3, 5), (2, 13), (7, 12)), (False, True)):
+        part = _run(Pairs(4, across=across), a[start:stop], b)
+        np.testing.assert_array_equal(part, whole[start:stop])
 
 
 @here
