@@ -25,6 +25,7 @@ from ..nodes import Affine, Load, Map, Node, Splat, Stored, View, view
 from ..reduce.combine import Combine
 from ..reduce.loops import reduce
 from ..scalars import ZERO
+from .across_pairs import STEPS, LeftPairs
 from .decoding import Decoding
 from .pairs import Pairs
 from .panels import Panel
@@ -397,15 +398,33 @@ class Dots:
         if _missing(sides[0], sides[1], Operand(nowhere, ZERO, ZERO, tuple(wanted.result))).anything():
             return None
         target, accumulate = self._sums(c, into, wanted.result)
-        left = replace(self._side_by_side(a, "i16", limits[0]), bounds=limits[0])
+        left = self._direct(a, "i16")
+        paired = left is not None and is_integer(left.row, 1) and not is_integer(left.column, 1)
+        if left is None or not paired:
+            left = self._side_by_side(a, "i16", limits[0])
+        left = replace(left, bounds=limits[0])
+        if paired:
+            left = self._in_pairs(left, a.shape)
         direct = self._direct(b, "i16")
         across = direct is not None and is_integer(direct.row, 1) and not is_integer(direct.column, 1)
         if direct is None or not across:
             direct = self._side_by_side(b, "i16", (*wanted.right, *limits[1]), False)
         right = replace(direct, bounds=limits[1])
-        panel = Pairs(self._vectors(c.shape[1]), left.gathered, across)
+        panel = Pairs(self._vectors(c.shape[1]), left.gathered, across, paired)
         self._by_panels(panel, (left, right), target, c, a.shape[1], accumulate, wanted.result)
         return target
+
+    def _in_pairs(self, left: Operand, shape: tuple[int, ...]) -> Operand:
+        """Returns a left operand of bfloat16, whose columns have their elements side by side, in pairs in scratch."""
+        ev, (rows, depth) = self.ev, shape
+        distance = -(-rows // STEPS) * STEPS + STEPS // 2  # an odd number of cache lines: all sets of a cache are used
+        memory = ev.scratch((-(-depth // 2) * distance,), "i32")
+        self._copies.append(memory)
+        between = ev.s.constant(distance)
+        m, k = self._limit(rows, (left, 0)), self._limit(depth, (left, 1))
+        name = ev.f.module.provide(LeftPairs())
+        ev.f.call(name, "void", [left.pointer, left.column, m, k, memory.pointer, between])
+        return replace(left, pointer=memory.pointer, row=between)
 
     def _sums(self, c: Node, into: Stored | None, wanted: Sequence[Bound]) -> tuple[Stored, bool]:
         """Returns the scratch of a result's sums, and whether it holds what they are added to."""

@@ -96,10 +96,12 @@ class PairChecks:
     vectors: int
     gathered: bool = False
     across: bool = False
+    paired: bool = False
 
     @property
     def name(self) -> str:
-        return f"jn_pair_checks_{self.vectors}x{LANES}{'_gathered' * self.gathered}{'_across' * self.across}"
+        kind = f"{'_gathered' * self.gathered}{'_across' * self.across}{'_paired' * self.paired}"
+        return f"jn_pair_checks_{self.vectors}x{LANES}{kind}"
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -119,11 +121,15 @@ class PairChecks:
             least = f.intrinsic("umin", [least, column])
         right = _exponent(f, f.intrinsic("vector.reduce.umin", [least], "i16"))
         with f.loop(0, m) as state:
-            offset = f.load("i64", f.gep(ars, state.index, "i64"), 8) if self.gathered else f.mul(state.index, ars)
-            row, found = f.gep(a, offset, "i16"), f.gep(sums, f.mul(state.index, i64(width)), "float")
+            if self.paired:
+                row = f.gep(a, state.index, "i32")
+            else:
+                offset = f.load("i64", f.gep(ars, state.index, "i64"), 8) if self.gathered else f.mul(state.index, ars)
+                row = f.gep(a, offset, "i16")
+            found = f.gep(sums, f.mul(state.index, i64(width)), "float")
             limits = [f.load(vector("float", LANES), f.gep(packed, header.limit(v)), 4) for v in range(self.vectors)]
             with f.when(self._is_below(f, found, limits)):
-                smallest, largest = _ends(f, row, k)
+                smallest, largest = _ends_of_pairs(f, row, ars, k) if self.paired else _ends(f, row, k)
                 left = _exponent(f, smallest)
                 normal = f.binary("and", f.icmp("sgt", left, i64(0)), f.icmp("sgt", right, i64(0)))
                 exact = f.binary("and", normal, f.icmp("sge", f.add(left, right), i64(_EXACT)))
@@ -136,7 +142,7 @@ class PairChecks:
                         column = f.load(vector("float", LANES), f.gep(packed, header.largest(v)), 4)
                         wider.append(f.binary("fmul", f.binary("fadd", column, most), steps))
                     with f.when(self._is_below(f, found, wider)):
-                        self._sum(f, row, (f.gep(packed, header.bytes) if self.across else b, ldb, k, live), found)
+                        self._sum(f, row, ars, (f.gep(packed, header.bytes) if self.across else b, ldb, k, live), found)
         f.ret()
         module.add(f)
 
@@ -150,7 +156,7 @@ class PairChecks:
         assert holds is not None
         return f.icmp("ne", f.bitcast(holds, f"i{LANES}"), const(-1, f"i{LANES}"))
 
-    def _sum(self, f: Function, row: V, right: tuple[V, V, V, V], sums: V) -> None:
+    def _sum(self, f: Function, row: V, ars: V, right: tuple[V, V, V, V], sums: V) -> None:
         """Emit the sums of a row in float32."""
         b, ldb, k, live = right
         type_, short = vector("float", LANES), vector("i16", LANES)
@@ -160,7 +166,11 @@ class PairChecks:
             for v in range(self.vectors)
         ]
         with f.loop(0, k, 1, [zero(type_)] * self.vectors) as state:
-            factor = f.splat(_float(f, f.load("i16", f.gep(row, state.index, "i16"), 2)), LANES)
+            at = f.gep(row, state.index, "i16")
+            if self.paired:
+                pair = f.gep(row, f.mul(f.binary("lshr", state.index, i64(1)), ars), "i32")
+                at = f.gep(pair, f.binary("and", state.index, i64(1)), "i16")
+            factor = f.splat(_float(f, f.load("i16", at, 2)), LANES)
             state.next = []
             for v, (mask, total) in enumerate(zip(masks, state.values, strict=True)):
                 if self.across:
@@ -186,6 +196,19 @@ def _float(f: Function, bits: V) -> V:
 def _exponent(f: Function, least: V) -> V:
     """Return the exponent of the number of which twice the bits, less one, are given; 256 where there is none."""
     return f.binary("lshr", f.add(f.cast("zext", least, "i64"), i64(1)), i64(8))
+
+
+def _ends_of_pairs(f: Function, row: V, between: V, k: V) -> tuple[V, V]:
+    """Emit what `_ends` does for a row of an operand in pairs, of which an odd last one ends with zero."""
+    type_ = vector("i16", 2)
+    none = f.splat(const(-1, "i16"), 2)
+    with f.loop(0, k, 2, [none, zero(type_)]) as state:
+        here = f.load(type_, f.gep(row, f.mul(f.binary("lshr", state.index, i64(1)), between), "i32"), 4)
+        twice = f.add(here, here)
+        least, most = state.values
+        state.next = [f.intrinsic("umin", [least, f.add(twice, none)]), f.intrinsic("umax", [most, twice])]
+    least, most = state.results
+    return f.intrinsic("vector.reduce.umin", [least], "i16"), f.intrinsic("vector.reduce.umax", [most], "i16")
 
 
 def _ends(f: Function, row: V, k: V) -> tuple[V, V]:

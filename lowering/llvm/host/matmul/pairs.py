@@ -42,12 +42,14 @@ class Pairs:
     Rows of A and B have their elements side by side. gathered: rows of A begin at the offsets that `ars` points to, which is
     their distance otherwise. Of the panel's columns only `live` are read; the others count as zeros. packed: scratch of
     `scratch_bytes`. Distances and offsets are in elements. across: B's columns have their elements side by side, and `ldb` is
-    their distance.
+    their distance. paired: A is in pairs, one of each row side by side, and `ars` is how many pairs there are from two
+    steps of k to the next two (`across_pairs.py`).
     """
 
     vectors: int
     gathered: bool = False
     across: bool = False
+    paired: bool = False
 
     @property
     def width(self) -> int:
@@ -60,7 +62,7 @@ class Pairs:
 
     @property
     def name(self) -> str:
-        return f"jn_pairs_{self.vectors}x{LANES}{'_gathered' * self.gathered}{'_across' * self.across}"
+        return f"jn_pairs_{self.vectors}x{LANES}{'_gathered' * self.gathered}{'_across' * self.across}{'_paired' * self.paired}"
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -116,7 +118,7 @@ class Pairs:
     def _rows_from(self, f: Function, a: V, ars: V, row: V) -> tuple[V, V]:
         if self.gathered:
             return a, f.gep(ars, row, "i64")
-        return f.gep(a, f.mul(row, ars), "i16"), ars
+        return f.gep(a, row, "i32") if self.paired else f.gep(a, f.mul(row, ars), "i16"), ars
 
     # -- tiles ----------------------------------------------------------------
 
@@ -132,8 +134,10 @@ class Pairs:
         type_, width, header = vector("float", LANES), self.width, self.header
         rows = [f.gep(a, f.load("i64", ars, 8), "i16") if self.gathered else a]
         for number in range(1, mr):
-            following = f.gep(a, f.load("i64", f.gep(ars, number, "i64"), 8), "i16") if self.gathered else None
-            rows.append(f.gep(rows[-1], ars, "i16") if following is None else following)
+            if self.gathered:
+                rows.append(f.gep(a, f.load("i64", f.gep(ars, number, "i64"), 8), "i16"))
+            else:
+                rows.append(f.gep(a, number, "i32") if self.paired else f.gep(rows[-1], ars, "i16"))
         pairs = f.gep(packed, header.bytes)
         source = _Rows(f, self.vectors, live) if makes else None
         count = mr * self.vectors
@@ -163,10 +167,13 @@ class Pairs:
             tile = state[:count]
             right, seen = columns(at, state[count:], taken is not None)
             found: list[V] = []
+            first = f.gep(a, f.mul(f.binary("lshr", at, i64(1)), ars), "i32") if self.paired else None
             for r, row in enumerate(rows):
+                start = row if first is None else first
                 if r >= 2 and taken is None:
-                    row = after(f, row, found[-self.vectors - 1])
-                pair = f.load("i32", f.gep(row, at, "i16"), 2) if taken is None else taken[r]
+                    start = after(f, start, found[-self.vectors - 1])
+                here = f.gep(start, at, "i16") if first is None else f.gep(start, r, "i32")
+                pair = f.load("i32", here, 2) if taken is None else taken[r]
                 spread = f.splat(pair, LANES)
                 found += [_product(f, tile[r * self.vectors + v], spread, right[v]) for v in range(self.vectors)]
             return [*found, *seen]
@@ -178,7 +185,11 @@ class Pairs:
         before, odd, done = f.block, f.label("odd"), f.label("summed")
         f.cond_branch(f.icmp("slt", bulk, k), odd, done)
         f.start(odd)
-        last = [f.cast("zext", f.load("i16", f.gep(row, bulk, "i16"), 2), "i32") for row in rows]
+        if self.paired:
+            end_of_a = f.gep(a, f.mul(f.binary("lshr", bulk, i64(1)), ars), "i32")
+            last = [f.load("i32", f.gep(end_of_a, r, "i32"), 4) for r in range(mr)]
+        else:
+            last = [f.cast("zext", f.load("i16", f.gep(row, bulk, "i16"), 2), "i32") for row in rows]
         longer = step(bulk, loop.results, last)
         end = f.block
         f.branch(done)
@@ -210,7 +221,7 @@ class Pairs:
         pointers = [f.gep(kept, number * LANES, "float") for number in range(len(sums))]
         for pointer, one in zip(pointers, sums, strict=True):
             f.store(one, pointer, 4)
-        checks = PairChecks(self.vectors, self.gathered, self.across)
+        checks = PairChecks(self.vectors, self.gathered, self.across, self.paired)
         f.call(f.module.provide(checks), "void", [*operands, kept, i64(mr)])
         again = [f.load(type_, pointer, 4) for pointer in pointers]
         end = f.block

@@ -16,6 +16,7 @@ import pytest
 from joinery.lowering.choices.options import Options
 from joinery.lowering.host_stages import HostBackend
 from joinery.lowering.llvm.compile import compile_assembly, compile_object, host_target
+from joinery.lowering.llvm.host.matmul.across_pairs import LeftPairs
 from joinery.lowering.llvm.host.matmul.pairs import Pairs
 from joinery.lowering.llvm.module import module_of
 from joinery.lowering.pipeline import tile_graph
@@ -40,22 +41,23 @@ OTHERS = {
 }
 here = pytest.mark.skipif(not HERE.multiplies_pairs, reason="no AVX512-BF16")
 LEAST = 2.0**-149
+KINDS = {"ptr": ctypes.c_void_p, "i1": ctypes.c_bool, "i64": ctypes.c_int64}
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)
 def _function(panel: Pairs) -> Any:
     code = link([compile_object(module_of(panel), HERE)], (panel.name,), {})
-    kinds = {"ptr": ctypes.c_void_p, "i1": ctypes.c_bool, "i64": ctypes.c_int64}
-    return code, ctypes.CFUNCTYPE(None, *[kinds[type_] for type_, _ in panel.parameters])(code[panel.name])
+    return code, ctypes.CFUNCTYPE(None, *[KINDS[type_] for type_, _ in panel.parameters])(code[panel.name])
 
 
 def _run(panel: Pairs, a: Any, b: Any, start: Any = None, rows: Any = None) -> Any:
-    """Multiply bits of bfloat16: A (m, k) with B (k, live), both of which end where memory does, B perhaps transposed."""
+    """Multiply bits of bfloat16: A (m, k) with B (k, live), both of which end where memory does, as the panel reads them."""
     (m, k), live = a.shape, b.shape[1]
     result = np.full((m, panel.width), 77, F) if start is None else np.ascontiguousarray(start)
     packed = np.full(panel.scratch_bytes(k) + 64, 77, np.uint8)
-    first, second = Fenced(a), Fenced(np.ascontiguousarray(b.T) if panel.across else b)
-    distance = rows.ctypes.data if panel.gathered else k
+    left = np.ascontiguousarray(np.pad(a, ((0, 0), (0, k % 2))).reshape(m, -(-k // 2), 2).swapaxes(0, 1)) if panel.paired else a
+    first, second = Fenced(left), Fenced(np.ascontiguousarray(b.T) if panel.across else b)
+    distance = rows.ctypes.data if panel.gathered else m if panel.paired else k
     between = k if panel.across else live
     operands = first.address, distance, second.address, between
     _function(panel)[1](*operands, result.ctypes.data, panel.width, m, k, start is not None, packed.ctypes.data, live)
@@ -107,8 +109,10 @@ def _spread(rng: Any, shape: tuple[int, ...], low: int, high: int, zeros: float 
 def test_sums_are_chains_of_fused_products(vectors: int, m: int, k: int) -> None:
     """To the bit, gathered rows too, added to what was there; nothing beyond an operand is read."""
     rng = np.random.default_rng(m * 100 + k)
-    for gathered, across, missing in itertools.product((False, True), (False, True), (0, 1, 7)):
-        panel = Pairs(vectors, gathered, across)
+    for gathered, across, paired, missing in itertools.product(*[(False, True)] * 3, (0, 1, 7)):
+        if gathered and paired:
+            continue
+        panel = Pairs(vectors, gathered, across, paired)
         a, b = _normal(rng, (m, k)), _normal(rng, (k, panel.width - missing))
         order = rng.permutation(m).astype(np.int64)
         expected = np.zeros((m, panel.width), F)
@@ -147,8 +151,8 @@ RANGES = {
 def test_denormal_numbers_are_kept(name: str, k: int) -> None:
     rng = np.random.default_rng(k)
     left, right = RANGES[name]
-    for vectors, m, across in itertools.product((4, 1, 2), (3, 13), (False, True)):
-        panel = Pairs(vectors, across=across)
+    for vectors, m, across, paired in itertools.product((4, 1, 2), (3, 13), (False, True), (False, True)):
+        panel = Pairs(vectors, across=across, paired=paired)
         a, b = _spread(rng, (m, k), *left), _spread(rng, (k, 16 * vectors), *right)
         for rows in (a, np.where(rng.random((m, 1)) < 0.5, a, _normal(rng, (m, k))).astype(np.uint16)):
             _check(rows, b, _run(panel, rows, b))
@@ -181,10 +185,29 @@ def test_infinities_and_nan_come_out(seed: int) -> None:
             expected = terms.sum(1)
             certain = np.abs(terms, where=np.isfinite(terms), out=np.zeros_like(terms)).sum(1) < 2.0**127
         odd = ~np.isfinite(expected)
-        for across in (False, True):
-            found = _run(Pairs(4, across=across), a.view(np.uint16), b.view(np.uint16))
+        for across, paired in itertools.product((False, True), (False, True)):
+            found = _run(Pairs(4, across=across, paired=paired), a.view(np.uint16), b.view(np.uint16))
             np.testing.assert_array_equal(found[certain & odd], expected[certain & odd].astype(F))
             assert np.isfinite(found[certain & ~odd]).all()
+
+
+@here
+@pytest.mark.parametrize("k", [0, 1, 2, 5])
+@pytest.mark.parametrize("m", [0, 1, 31, 32, 33, 70])
+def test_left_operands_are_put_in_pairs(m: int, k: int) -> None:
+    """Nothing beyond the operand is read, and of the scratch nothing beyond whole groups of rows written."""
+    function = LeftPairs()
+    code = link([compile_object(module_of(function), HERE)], (function.name,), {})
+    call = ctypes.CFUNCTYPE(None, *[KINDS[type_] for type_, _ in function.parameters])(code[function.name])
+    a = np.random.default_rng(m + k).integers(0, 1 << 16, (k, m)).astype(np.uint16)
+    room = -(-m // 32) * 32
+    pairs = np.full((-(-k // 2) + 1, room + 16, 2), 7, np.uint16)
+    operand = Fenced(a)
+    call(operand.address, m, m, k, pairs.ctypes.data, room + 16)
+    expected = np.pad(a, ((0, k % 2), (0, 0))).reshape(-(-k // 2), 2, m).swapaxes(1, 2)
+    np.testing.assert_array_equal(pairs[:-1, :m], expected)
+    assert (pairs[:, room:] == 7).all()
+    assert (pairs[-1] == 7).all()
 
 
 @here
@@ -194,8 +217,9 @@ def test_a_row_does_not_depend_on_its_tile(name: str) -> None:
     a, b = (_spread(rng, shape, *limits, 0.3) for shape, limits in zip(((13, 70), (70, 64)), RANGES[name], strict=True))
     a[::3] = _normal(rng, a[::3].shape)
     whole = _run(Pairs(4), a, b)
-    for (start, stop), across in itertools.product(((0, 1), (3, 5), (2, 13), (7, 12)), (False, True)):
-        part = _run(Pairs(4, across=across), a[start:stop], b)
+    kinds = Pairs(4), Pairs(4, across=True), Pairs(4, paired=True)
+    for (start, stop), panel in itertools.product(((0, 1), (3, 5), (2, 13), (7, 12)), kinds):
+        part = _run(panel, a[start:stop], b)
         np.testing.assert_array_equal(part, whole[start:stop])
 
 
