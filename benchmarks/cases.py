@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 from harness import Contender
-from machine import MachineLimits, fma_task, traffic_task
+from machine import MachineLimits, fma_task, multiplies_pairs, traffic_task
+from ml_dtypes import bfloat16
 from peers import Peers, call
 from scipy.special import erf
 
@@ -32,6 +33,8 @@ class Work:
     bytes_moved: int = 0
     flops: int = 0
     only_reads: bool = False
+    pairs: bool = False
+    """Whether operands are bfloat16, of which some machines multiply two at a time."""
 
     def limit(self, machine: MachineLimits, threads: int) -> tuple[Callable[[], float] | None, str]:
         """Returns a function that does this work and nothing else, as fast as the machine can, and returns
@@ -39,10 +42,12 @@ class Work:
         if not self.bytes_moved and not self.flops:
             return None, ""
         bandwidth = machine.read if self.only_reads else machine.copy_non_temporal
-        if self.bytes_moved / bandwidth >= self.flops / machine.fma_all_threads:
+        pairs = self.pairs and multiplies_pairs()
+        if self.bytes_moved / bandwidth >= self.flops / (machine.fma_all_threads * (2 if pairs else 1)):
             kind = "read" if self.only_reads else "copied past the caches"
             return traffic_task(self.bytes_moved, threads, self.only_reads), f"{self.bytes_moved / 1e6:.0f} MB {kind}"
-        return fma_task(self.flops, threads), f"{self.flops / 1e9:.3g} GFLOP of multiply-adds"
+        kind = "products of pairs of bfloat16" if pairs else "multiply-adds"
+        return fma_task(self.flops, threads, pairs), f"{self.flops / 1e9:.3g} GFLOP of {kind}"
 
 
 @dataclass(slots=True)
@@ -59,7 +64,10 @@ class Case:
         """Raises `SystemExit` unless every contender computes the reference."""
         size = np.linalg.norm(self.reference)
         for contender in self.contenders:
-            result = np.asarray(eval(contender.statement, dict(contender.names)), dtype=np.float64)
+            result = eval(contender.statement, dict(contender.names))
+            if contender.name == "torch":
+                result = result.double()  # NumPy does not read torch's bfloat16
+            result = np.asarray(result, dtype=np.float64)
             error = np.linalg.norm(result - self.reference) / size
             if result.shape != self.reference.shape or not error <= self.tolerance:
                 raise SystemExit(
@@ -252,6 +260,25 @@ def matmul(size: int, constant: bool) -> Callable[[Peers], Case]:
     return make
 
 
+def matmul_bfloat16(rows: int, inner: int, columns: int, constant: bool) -> Callable[[Peers], Case]:
+    """Makes x @ y of bfloat16, with both operands given at run time, or with y known beforehand."""
+
+    def make(peers: Peers) -> Case:
+        x, y = (random(*shape, seed=11).astype(bfloat16) for shape in ((rows, inner), (inner, columns)))
+        contenders = [
+            *(peers.joinery(lambda jn, x: x @ y, x) if constant else peers.joinery(lambda jn, x, y: x @ y, x, y)),
+            *peers.torch(lambda torch, x, y: x @ y, x, y),
+            *peers.jax(lambda jax, x, y: x @ y, x, y),
+        ]
+        name = f"bfloat16 matmul {rows}x{inner}x{columns}" + (", constant y" if constant else "")
+        moved = 2 * (rows * inner + inner * columns + rows * columns)
+        few = rows * columns < inner * columns // 8
+        work = Work(moved, flops=2 * rows * inner * columns, only_reads=few, pairs=True)
+        return Case(name, contenders, wide(x) @ wide(y), 5e-3, work)
+
+    return make
+
+
 def linear_relu(peers: Peers) -> Case:
     rows, inner, columns = 512, 1024, 1024
     x, w, b = random(rows, inner, seed=13), random(inner, columns, seed=14), random(columns, seed=15)
@@ -391,6 +418,9 @@ CASES: dict[str, Callable[[Peers], Case]] = {
     "matmul-1024-constant": matmul(1024, constant=True),
     "matmul-2048": matmul(2048, constant=False),
     "matmul-2048-constant": matmul(2048, constant=True),
+    "matmul-bfloat16-1024": matmul_bfloat16(1024, 1024, 1024, constant=False),
+    "matmul-bfloat16-linear": matmul_bfloat16(1024, 768, 3072, constant=True),
+    "matmul-bfloat16-16-rows": matmul_bfloat16(16, 4096, 4096, constant=True),
     "linear-relu": linear_relu,
     "attention": attention,
     "call": small_add,

@@ -21,6 +21,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 FMA_CHAINS = 16  # independent accumulators: more than latency (4–5 cycles) times ports (2)
+PAIR_CHAINS = 24  # the products of pairs of bfloat16 take 10 cycles
 VECTORS_PER_STEP = 4
 SMALLEST_FMA_TASK = 4 * 10**9  # operations: some 10 ms
 ALIGNMENT = 64
@@ -100,20 +101,33 @@ def read_kernel(lanes: int) -> str:
     return streaming_loop(lanes, body, VECTORS_PER_STEP, after)
 
 
-def fma_kernel(lanes: int) -> str:
-    """Write void fma(source, target, _, repeats): FMA_CHAINS multiply-adds of one vector each per repeat."""
-    vector = f"<{lanes} x float>"
-    chains = range(FMA_CHAINS)
+def multiplies_pairs() -> bool:
+    """Return whether the machine multiplies pairs of bfloat16 (`vdpbf16ps`): twice as many products per instruction."""
+    return bool(llvm.get_host_cpu_features().get("avx512bf16"))
+
+
+def fma_kernel(lanes: int, pairs: bool = False) -> str:
+    """Write void fma(source, target, _, repeats): FMA_CHAINS multiply-adds of one vector each per repeat.
+
+    pairs: PAIR_CHAINS of pairs of bfloat16 instead.
+    """
+    vector, short = f"<{lanes} x float>", f"<{2 * lanes} x bfloat>"
+    count = PAIR_CHAINS if pairs else FMA_CHAINS
+    chains = range(count)
     phis = [f"  %a{c} = phi {vector} [ zeroinitializer, %entry ], [ %n{c}, %loop ]" for c in chains]
+    name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}" if pairs else f"llvm.fma.v{lanes}f32"
     call = f"call {vector} @llvm.fma.v{lanes}f32({vector} %x, {vector} %y, {vector} %a{{0}})"
+    if pairs:
+        call = f"call {vector} @{name}({vector} %a{{0}}, {short} %xs, {short} %ys)"
     steps = [f"  %n{c} = {call.format(c)}" for c in chains]
     lines = [
-        f"declare {vector} @llvm.fma.v{lanes}f32({vector}, {vector}, {vector})",
+        f"declare {vector} @{name}({', '.join([vector, short, short] if pairs else [vector] * 3)})",
         "define void @kernel(ptr %source, ptr %target, i64 %elements, i64 %repeats) nounwind {",
         "entry:",
         f"  %x = load {vector}, ptr %source, align 4",
         f"  %q = getelementptr float, ptr %source, i64 {lanes}",
         f"  %y = load {vector}, ptr %q, align 4",
+        *([f"  %{v}s = bitcast {vector} %{v} to {short}" for v in "xy"] if pairs else []),
         "  br label %loop",
         "loop:",
         "  %r = phi i64 [ 0, %entry ], [ %rn, %loop ]",
@@ -123,7 +137,7 @@ def fma_kernel(lanes: int) -> str:
         "  %more = icmp slt i64 %rn, %repeats",
         "  br i1 %more, label %loop, label %done",
         "done:",
-        *store_sum(vector, [f"%n{c}" for c in range(FMA_CHAINS)]),
+        *store_sum(vector, [f"%n{c}" for c in chains]),
         "  ret void",
         "}",
     ]
@@ -244,15 +258,18 @@ def fma_rate(threads: int, samples: int) -> float:
     return 2.0 * lanes * FMA_CHAINS * repeats * threads / seconds / 1e9
 
 
-def fma_task(flops: int, threads: int) -> Callable[[], float]:
+def fma_task(flops: int, threads: int, pairs: bool = False) -> Callable[[], float]:
     """Return a function that does `flops` operations (a multiply-add is two) on all threads and returns the
-    seconds. Small amounts of work are repeated, so that the staggered start of the threads does not count."""
+    seconds. Small amounts of work are repeated, so that the staggered start of the threads does not count.
+    pairs: products of pairs of bfloat16, where the machine has them."""
     lanes = vector_lanes()
-    kernel = NativeKernel(fma_kernel(lanes))
+    pairs = pairs and multiplies_pairs()
+    kernel = NativeKernel(fma_kernel(lanes, pairs))
+    per_repeat = 2 * lanes * (2 * PAIR_CHAINS if pairs else FMA_CHAINS)
     source = aligned(2 * lanes, 0.5)
     targets = [aligned(lanes) for _ in range(threads)]
     times = -(-SMALLEST_FMA_TASK // max(flops, 1))
-    repeats = -(-flops * times // (2 * lanes * FMA_CHAINS * threads))
+    repeats = -(-flops * times // (per_repeat * threads))
     return lambda: run_on_threads([partial(kernel, source, target, 0, repeats) for target in targets]) / times
 
 

@@ -83,7 +83,7 @@ class Peers:
         if "torch" not in self.modules:
             return []
         torch = self.modules["torch"]
-        tensors = [torch.from_numpy(array) for array in arrays]
+        tensors = [_tensor(torch, array) for array in arrays]
         return [call("torch", lambda *values: function(torch, *values), tensors, spins=True)]
 
     def jax(self, function: Callable[..., Any], *arrays: Any) -> list[Contender]:
@@ -121,6 +121,13 @@ class Peers:
         graph = jn.Graph("benchmark", inputs=types)
         graph.output(build(jn, *graph.inputs))
         return [call("joinery", jn.compile(graph, device="cpu", threads=self.threads), arrays, ours=True)]
+
+
+def _tensor(torch: Any, array: Any) -> Any:
+    """Return an array as a tensor; torch takes bfloat16 from NumPy as bits only."""
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
 def onnx_session(onnxruntime: Any, model: bytes, threads: int) -> Any:

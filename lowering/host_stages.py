@@ -51,7 +51,7 @@ class HostBackend:
         return LaidOut(scheduled.expanded, *store_in_panels(scheduled.plan, algorithm))
 
     def tile(self, laid_out: LaidOut, options: Options) -> Tiled:
-        plan, limits = laid_out.plan, HostLimits.of(self.target)
+        plan, limits = laid_out.plan, HostLimits.of(self.target, in_order=options.numerics == "reproducible")
         tiler = Tiler(limits)
         default = [
             replace(limits.schedule(nest), packed_b=panels.width, together=panels.together) if panels else limits.schedule(nest)

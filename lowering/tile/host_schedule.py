@@ -59,18 +59,21 @@ FEW_UPDATES = 16
 
 @dataclass(frozen=True, slots=True)
 class HostLimits:
-    """What the cost model knows of a CPU: bytes of a vector register and of the caches, and number of
-    threads."""
+    """What the cost model knows of a CPU: bytes of a vector register and of the caches, number of threads, and whether it
+    multiplies pairs of bfloat16."""
 
     vector_bytes: int = 64
     l1_bytes: int = 32 << 10
     l2_bytes: int = 1 << 20
     l3_bytes: int = 32 << 20
     threads: int = 2
+    pairs: bool = False
 
     @staticmethod
-    def of(target: HostTarget, threads: int = 2) -> HostLimits:
-        return HostLimits(target.vector_bytes, target.l1_bytes, target.l2_bytes, target.l3_bytes, threads)
+    def of(target: HostTarget, threads: int = 2, in_order: bool = False) -> HostLimits:
+        """Returns the limits of a target. in_order: whether products are chains, which are not multiplied in pairs."""
+        pairs = target.multiplies_pairs and not in_order
+        return HostLimits(target.vector_bytes, target.l1_bytes, target.l2_bytes, target.l3_bytes, threads, pairs)
 
     @property
     def use_descriptors(self) -> bool:
@@ -255,14 +258,14 @@ def _contract_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], .
     if first.n is not None:
         blocks[first.n] = capped(nest.axes[first.n].extent, PRODUCT_COLUMNS)
     for product in products(nest):
-        blocks[product.k] = capped(nest.axes[product.k].extent, PRODUCT_DEPTH * 4 // _operand_bytes(nest, product))
+        blocks[product.k] = capped(nest.axes[product.k].extent, PRODUCT_DEPTH * 4 // _operand_bytes(nest, product, limits))
     return tuple(blocks.items())
 
 
-def _operand_bytes(nest: Nest, product: Product) -> int:
-    """Returns the bytes of an element as it is multiplied: those of int8, and otherwise as if they were float32."""
+def _operand_bytes(nest: Nest, product: Product, limits: HostLimits) -> int:
+    """Returns the bytes of an element as it is multiplied: those of int8 and of pairs, otherwise as if it were float32."""
     dtypes = {nest.body[number].dtype.name for number in nest.body[product.number].operands}
-    return 1 if dtypes == {"int8"} else 4
+    return 1 if dtypes == {"int8"} else 2 if dtypes == {"bfloat16"} and limits.pairs else 4
 
 
 def _product_rows(nest: Nest, product: Product, limits: HostLimits) -> int:
@@ -302,7 +305,7 @@ def _row_group(nest: Nest, blocks: dict[int, int], limits: HostLimits) -> int:
         depth = depth * nest.axes[axis].extent
     if product.m is None or type(depth) is not int:
         return 0
-    bytes_ = _operand_bytes(nest, product)
+    bytes_ = _operand_bytes(nest, product, limits)
     return max(1, limits.l2_bytes // 2 // (bytes_ * depth * blocks.get(product.m, 1) or 1))
 
 

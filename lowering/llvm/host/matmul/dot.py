@@ -25,15 +25,17 @@ from ..nodes import Affine, Load, Map, Node, Splat, Stored, View, view
 from ..reduce.combine import Combine
 from ..reduce.loops import reduce
 from ..scalars import ZERO
+from .across_pairs import STEPS, LeftPairs
 from .decoding import Decoding
+from .pairs import Pairs
 from .panels import Panel
-from .quads import QUAD, Quads, form_of
+from .quads import Quads, form_of
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
 from .stored_quads import stored_quads
 
 NEAR_COLUMNS = 64
-SUMS = ("arith.addf", "arith.subf")
-"""Operations on blocks that are zero where both operands are."""
+KEEP_ZEROS = ("arith.addf", "arith.subf", "arith.mulf", "arith.extf", "arith.truncf")
+"""Operations on blocks that are zero where all operands are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,18 +252,21 @@ class Dots:
 
     def _limits(self, node: Node) -> tuple[Bound, ...]:
         """Returns the bounds beyond which a block is known to be zero."""
-        if isinstance(node, Map) and node.op in SUMS and id(node) not in self.ev.replacement:
-            first, *others = (self._limits(operand) for operand in node.operands)
-            return tuple([bound for bound in first if all(bound in other for other in others)])
-        dims: tuple[int | None, ...] = tuple(range(len(node.shape)))
-        source = node
-        if isinstance(node, View):
-            source, dims = node.source, node.dims
-        if isinstance(source, Load) and (source.other is None or is_zero(source.other)):
-            inner, rest = decompose_mask(source.mask)
-            if not rest:
-                return tuple(Bound(d, b.limit) for b in inner if (d := dims[b.dim]) is not None)
-        return ()
+        mask: Node | None = None
+        match node:
+            case View():
+                return tuple(Bound(d, b.limit) for b in self._limits(node.source) if (d := node.dims[b.dim]) is not None)
+            case Load() if node.other is None or is_zero(node.other):
+                mask = node.mask
+            case Map() if id(node) in self.ev.replacement:
+                pass
+            case Map(op="arith.select") if is_zero(node.operands[2]):
+                mask = node.operands[0]
+            case Map() if node.op in KEEP_ZEROS:
+                first, *others = (self._limits(operand) for operand in node.operands)
+                return tuple([bound for bound in first if all(bound in other for other in others)])
+        bounds, rest = decompose_mask(mask)
+        return () if rest else tuple(bounds)
 
     # -- the product ------------------------------------------------------------
 
@@ -290,6 +295,10 @@ class Dots:
             return self._matrix_vector(a, b, c, precision, into)
         if a.elem == "i8" and c.elem == "i32":
             return self._dot_int8(a, b, c, into, wanted.result)
+        if (a.elem, b.elem, c.elem) == ("bf16", "bf16", "f32") and ev.target.multiplies_pairs and not ordered:
+            product = self._dot_bfloat16(a, b, c, into, wanted)
+            if product is not None:
+                return product
         fresh = into is None
         target = ev.scratch(c.shape, c.elem) if into is None else into
         overwrite = fresh and isinstance(c, Splat) and is_zero(c)
@@ -362,28 +371,83 @@ class Dots:
             return result
         return self.nests.materialize(result if elem == c.elem else _rounded(result, c.elem), into)
 
-    def _dot_int8(
-        self, a: Node, b: Node, c: Node, into: Stored | None, wanted: Sequence[Bound]
-    ) -> Stored:
+    def _dot_int8(self, a: Node, b: Node, c: Node, into: Stored | None, wanted: Sequence[Bound]) -> Stored:
         """Emits a product of int8 summed in int32, four steps of k at a time (`quads.py`)."""
-        ev, f = self.ev, self.ev.f
-        target, accumulate = into, True
-        if target is None:
-            target, accumulate = ev.scratch(c.shape, "i32"), not (isinstance(c, Splat) and is_zero(c))
-            if accumulate:
-                self.nests.materialize(c, target, wanted)
-        quads = stored_quads(ev, b)
-        left = self._bytes(a)
-        right = self._operand(b, "i8", True, False) if quads is None else Operand(quads.pointer, ZERO, ZERO, quads.bounds)
-        (rows, columns), depth = c.shape, a.shape[1]
-        n = ev.target.vector_bytes // memory_size_of("i32")
-        vectors = next(v for v in (1, 2, 4) if v * n >= min(columns, self._widths()[0] * n))
+        target, accumulate = self._sums(c, into, wanted)
+        columns, machine, quads = c.shape[1], self.ev.target, stored_quads(self.ev, b)
+        n, vectors = machine.vector_bytes // memory_size_of("i32"), self._vectors(columns)
         if quads is not None and quads.columns % (vectors * n):
-            quads, right = None, self._operand(b, "i8", True, False)
+            quads = None
+        left = self._side_by_side(a, "i8")
+        right = self._operand(b, "i8", True, False) if quads is None else Operand(quads.pointer, ZERO, ZERO, quads.bounds)
         stored = 0 if quads is None else quads.columns
         ragged = not stored and (bool(right.limits(1)) or columns % (vectors * n) != 0)
-        panel = Quads(form_of(ev.target), n, vectors, ev.target.registers, left.gathered, ragged, stored)
-        whole = Operand(target.pointer, ev.s.constant(0), ev.s.constant(0), tuple(wanted))
+        panel = Quads(form_of(machine), n, vectors, machine.registers, left.gathered, ragged, stored)
+        self._by_panels(panel, (left, right), target, c, a.shape[1], accumulate, wanted)
+        return target
+
+    def _dot_bfloat16(self, a: Node, b: Node, c: Node, into: Stored | None, wanted: Wanted) -> Stored | None:
+        """Emits a product of bfloat16 summed in float32, two steps of k at a time (`pairs.py`).
+
+        Returns None, with nothing emitted, where a mask cuts one operand and not the other: zeros of one are to be multiplied
+        with infinities of the other then.
+        """
+        limits = self._limits(a), self._limits(b)
+        nowhere = V("null", "ptr")
+        sides = [Operand(nowhere, ZERO, ZERO, bounds) for bounds in limits]
+        if _missing(sides[0], sides[1], Operand(nowhere, ZERO, ZERO, tuple(wanted.result))).anything():
+            return None
+        target, accumulate = self._sums(c, into, wanted.result)
+        left = self._direct(a, "i16")
+        paired = left is not None and is_integer(left.row, 1) and not is_integer(left.column, 1)
+        if left is None or not paired:
+            left = self._side_by_side(a, "i16", limits[0])
+        left = replace(left, bounds=limits[0])
+        if paired:
+            left = self._in_pairs(left, a.shape)
+        direct = self._direct(b, "i16")
+        across = direct is not None and is_integer(direct.row, 1) and not is_integer(direct.column, 1)
+        if direct is None or not across:
+            direct = self._side_by_side(b, "i16", (*wanted.right, *limits[1]), False)
+        right = replace(direct, bounds=limits[1])
+        panel = Pairs(self._vectors(c.shape[1]), left.gathered, across, paired)
+        self._by_panels(panel, (left, right), target, c, a.shape[1], accumulate, wanted.result)
+        return target
+
+    def _in_pairs(self, left: Operand, shape: tuple[int, ...]) -> Operand:
+        """Returns a left operand of bfloat16, whose columns have their elements side by side, in pairs in scratch."""
+        ev, (rows, depth) = self.ev, shape
+        distance = -(-rows // STEPS) * STEPS + STEPS // 2  # an odd number of cache lines: all sets of a cache are used
+        memory = ev.scratch((-(-depth // 2) * distance,), "i32")
+        self._copies.append(memory)
+        between = ev.s.constant(distance)
+        m, k = self._limit(rows, (left, 0)), self._limit(depth, (left, 1))
+        name = ev.f.module.provide(LeftPairs())
+        ev.f.call(name, "void", [left.pointer, left.column, m, k, memory.pointer, between])
+        return replace(left, pointer=memory.pointer, row=between)
+
+    def _sums(self, c: Node, into: Stored | None, wanted: Sequence[Bound]) -> tuple[Stored, bool]:
+        """Returns the scratch of a result's sums, and whether it holds what they are added to."""
+        if into is not None:
+            return into, True
+        target, accumulate = self.ev.scratch(c.shape, c.elem), not (isinstance(c, Splat) and is_zero(c))
+        if accumulate:
+            self.nests.materialize(c, target, wanted)
+        return target, accumulate
+
+    def _vectors(self, columns: int) -> int:
+        """Returns the vectors of 32-bit sums in a row of a panel."""
+        n = self.ev.target.vector_bytes // memory_size_of("i32")
+        return next(v for v in (1, 2, 4) if v * n >= min(columns, self._widths()[0] * n))
+
+    def _by_panels(
+        self, panel: Quads | Pairs, operands: tuple[Operand, Operand], target: Stored, c: Node, depth: int, accumulate: bool,
+        wanted: Sequence[Bound],
+    ) -> None:  # fmt: skip
+        """Emits a product whose elements are multiplied in groups along k, one panel of columns after the other."""
+        (left, right), (rows, columns) = operands, c.shape
+        ev, f = self.ev, self.ev.f
+        whole = self._whole(target, wanted)
         m, wanted_m = self._limit(rows, (left, 0)), self._limit(rows, (whole, 0))
         if not accumulate and m != wanted_m:
             self.nests.materialize(Splat(c.shape, c.elem, constant(0, c.elem)), target, wanted)
@@ -392,34 +456,55 @@ class Dots:
         packed = ev.scratch((panel.scratch_bytes(depth),), "i8").pointer
         ldc, read = ev.s.constant(target.strides[0]), self._limit(columns, (whole, 1))
 
-        def multiply(panel: Quads, column: V) -> None:
-            start = f.mul(column, i64(QUAD)) if stored else column
-            there = f.gep(right.pointer, start), right.row, f.gep(target.pointer, column, "i32"), ldc
+        def multiply(panel: Quads | Pairs, column: V) -> None:
+            start = f.gep(right.pointer, f.mul(column, i64(panel.column_bytes)))
+            between = right.row
+            if isinstance(panel, Pairs) and panel.across:
+                start, between = f.gep(right.pointer, f.mul(column, right.column), "i16"), right.column
             live = f.smax(f.sub(j, column), ev.s.constant(0))
-            summed = TRUE if accumulate else FALSE
-            f.call(f.module.provide(panel), "void", [left.pointer, left.row, *there, m, k, summed, packed, live])
+            there = [left.pointer, left.row, start, between, f.gep(target.pointer, column, "i32"), ldc]
+            f.call(f.module.provide(panel), "void", [*there, m, k, TRUE if accumulate else FALSE, packed, live])
 
         with f.loop(0, read, panel.width) as state:
-            if vectors == 1 or is_constant(read):
+            if panel.vectors == 1 or is_constant(read):
                 multiply(panel, state.index)
             else:  # half a panel is enough for the last columns
                 narrow, wide, done = f.label("narrow"), f.label("wide"), f.label("multiplied")
                 f.cond_branch(f.icmp("sle", f.sub(read, state.index), i64(panel.width // 2)), narrow, wide)
-                for label, chosen in ((narrow, replace(panel, vectors=vectors // 2)), (wide, panel)):
+                for label, chosen in ((narrow, replace(panel, vectors=panel.vectors // 2)), (wide, panel)):
                     f.start(label)
                     multiply(chosen, state.index)
                     f.branch(done)
                 f.start(done)
         self._release_copies()
-        return target
 
-    def _bytes(self, node: Node) -> Operand:
-        """Returns a left operand of int8 whose rows have their elements side by side; copied to scratch where it must be."""
-        found = self._operand(node, "i8", False, False)
-        if is_integer(found.column, 1):
-            return found
-        memory = self.nests.materialize(node, bounds=found.bounds)
-        return Operand(memory.pointer, self.ev.s.constant(memory.strides[0]), self.ev.s.constant(1), found.bounds)
+    def _side_by_side(self, node: Node, elem: str, limits: Sequence[Bound] = (), left: bool = True) -> Operand:
+        """Returns an operand whose rows have elements, of bfloat16 bits, side by side; copied to scratch where it must be.
+
+        limits: beyond which it need not be copied. left: whether its rows may be gathered.
+        """
+        direct = self._direct(node, elem)
+        if direct is not None and is_integer(direct.column, 1):
+            return direct
+        if left and (gathered := self._gathered(node, elem)) is not None:
+            return gathered
+        memory = self.nests.materialize(self._as_bits(node, elem), bounds=limits or self._limits(node))
+        self._copies.append(memory)
+        return Operand(memory.pointer, self.ev.s.constant(memory.strides[0]), i64(1), self._limits(node))
+
+    def _as_bits(self, node: Node, elem: str) -> Node:
+        """Returns a block whose elements are those of another one in memory: loads of floats are loads of their bits."""
+        if node.elem == elem:
+            return node
+        if isinstance(node, View):
+            source = self.ev.source_of(node)
+            if isinstance(source, Load):
+                return replace(node, elem=elem, source=self._as_bits(source, elem))
+        plain = isinstance(node, Load) and id(node) not in self.ev.replacement and (node.other is None or is_zero(node.other))
+        if isinstance(node, Load) and plain and node.pointers.unit == memory_element(node.pointers.pointee) == elem:
+            other = None if node.other is None else Splat(node.shape, elem, constant(0, elem))
+            return replace(node, elem=elem, pointers=replace(node.pointers, pointee=elem), other=other)
+        return Map(node.shape, elem, "arith.bitcast", (node,))
 
     def _limit(self, size: int, *limits: tuple[Operand, int]) -> V:
         count = self.ev.s.constant(size)
@@ -431,7 +516,7 @@ class Dots:
 
     def _whole(self, target: Stored, wanted: Sequence[Bound]) -> Operand:
         """Returns a result, with the bounds within which it is read."""
-        return Operand(target.pointer, self.ev.s.constant(0), self.ev.s.constant(0), tuple(wanted))
+        return Operand(target.pointer, ZERO, ZERO, tuple(wanted))
 
     def _widths(self) -> tuple[int, ...]:
         """Returns the numbers of vectors per panel to try, widest first."""

@@ -60,6 +60,11 @@ class Quads:
         return self.vectors * self.n
 
     @property
+    def column_bytes(self) -> int:
+        """The bytes from one column of B to the next."""
+        return QUAD if self.stored else 1
+
+    @property
     def name(self) -> str:
         return f"jn_quads_{self.form}_{self.vectors}x{self.n}{'_gathered' * self.gathered}{'_ragged' * self.ragged}" + (
             f"_stored{self.stored}" if self.stored else ""
@@ -233,7 +238,7 @@ class Quads:
             found: list[V] = []
             for r, row in enumerate(rows):
                 if r >= 2 and taken is None and self.form == "vnni":
-                    row = _after(f, row, found[-self.vectors - 1])
+                    row = after(f, row, found[-self.vectors - 1])
                 spread = f.splat(f.load("i32", f.gep(row, at), 1) if taken is None else taken[r], self.n)
                 if self.form == "vnni":
                     spread = f.binary("xor", spread, f.splat(const(_FLIP, "i32"), self.n))
@@ -294,7 +299,7 @@ class Quads:
         return f.phi("i32", [(moved, long), (quad, short)])
 
 
-def _after(f: Function, pointer: V, sums: V) -> V:
+def after(f: Function, pointer: V, sums: V) -> V:
     """Return a pointer as if it depended on sums, without an instruction.
 
     LLVM otherwise loads the quads of all rows before it multiplies any, for which the registers are too few.

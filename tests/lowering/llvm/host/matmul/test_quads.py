@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-import mmap
 from typing import Any
 
 import joinery as jn
@@ -18,6 +17,7 @@ from joinery.lowering.llvm.module import module_of
 from joinery.lowering.target import HostTarget
 from joinery.runtime.native.linking import link
 
+from .....support.fenced_arrays import Fenced
 from .....support.tiers import pairs
 
 TRIPLE = host_target().triple
@@ -83,20 +83,6 @@ def test_no_sum_of_the_widest_tile_leaves_its_register() -> None:
     start = text.index("jn_quads_vnni_4x16_6:")
     lines = text[start : text.index(".size\tjn_quads_vnni_4x16_6", start)].splitlines()
     assert not [line for line in lines if "zmm" in line and "(%rsp)" in line]
-
-
-class Fenced:
-    """An array that ends at a page which nobody may touch."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        pages = -(-max(array.nbytes, 1) // mmap.PAGESIZE)
-        self._map = mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE)
-        start = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
-        libc = ctypes.CDLL(None, use_errno=True)
-        fence = ctypes.c_void_p(start + pages * mmap.PAGESIZE)
-        assert libc.mprotect(fence, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
-        self.address = start + pages * mmap.PAGESIZE - array.nbytes
-        ctypes.memmove(self.address, array.ctypes.data, array.nbytes)
 
 
 @functools.lru_cache(maxsize=256)
