@@ -25,7 +25,8 @@ BOOL = DType("bool")
 NO_GUARD = -1
 
 _PLAIN = frozenset([
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64",
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "bfloat16", "float32", "float64",
 ])  # fmt: skip
 """Dtypes whose numbers memory holds as registers do: a load may fill with one."""
 

@@ -17,6 +17,9 @@ from ...promotion.errors import InternalError
 from ..nest import Buffer, Extent
 from .extents import ALIGNMENT, align_up, exact_quotient, product
 
+_SPAN, _LONG = 32, 1024
+"""Kernels of a span of time, and from which number on a buffer counts for all of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
@@ -71,16 +74,41 @@ def _units(size: Extent) -> tuple[int, Extent]:
     return count, unit
 
 
+class _Assigned:
+    """The buffers that have offsets, by spans of time: most live for a few kernels of very many."""
+
+    def __init__(self) -> None:
+        self._spans: dict[int, list[tuple[int, int, Lifetime]]] = {}
+        self._long: list[tuple[int, int, Lifetime]] = []
+
+    def add(self, start: int, end: int, lifetime: Lifetime) -> None:
+        if lifetime.last - lifetime.first > _LONG:
+            self._long.append((start, end, lifetime))
+            return
+        for span in range(lifetime.first // _SPAN, lifetime.last // _SPAN + 1):
+            self._spans.setdefault(span, []).append((start, end, lifetime))
+
+    def alive_with(self, lifetime: Lifetime) -> list[tuple[int, int]]:
+        """Returns where the buffers lie that live at the same time as one does, in order of their offsets."""
+        near = [self._spans.get(span, ()) for span in range(lifetime.first // _SPAN, lifetime.last // _SPAN + 1)]
+        found = {
+            other.buffer.index: (start, end)
+            for each in (self._long, *near)
+            for start, end, other in each
+            if lifetime.overlaps(other)
+        }
+        return sorted(found.values())
+
+
 def _pack(buffers: Sequence[tuple[Lifetime, int]]) -> tuple[list[int], int]:
     """Returns offsets and their total: best fit, the largest buffers first, each in the tightest gap left by those alive."""
     offsets = [0] * len(buffers)
-    assigned: list[tuple[int, int, Lifetime]] = []
+    assigned = _Assigned()
     total = 0
     for number in sorted(range(len(buffers)), key=lambda n: (-buffers[n][1], buffers[n][0].first)):
         lifetime, size = buffers[number]
-        alive = sorted([(start, end) for start, end, other in assigned if lifetime.overlaps(other)])
         best, best_waste, cursor = -1, -1, 0
-        for start, end in alive:
+        for start, end in assigned.alive_with(lifetime):
             gap = start - cursor
             if gap >= size and (best < 0 or gap - size < best_waste):
                 best, best_waste = cursor, gap - size
@@ -88,6 +116,6 @@ def _pack(buffers: Sequence[tuple[Lifetime, int]]) -> tuple[list[int], int]:
         if best < 0:
             best = cursor
         offsets[number] = best
-        assigned.append((best, best + size, lifetime))
+        assigned.add(best, best + size, lifetime)
         total = max(total, best + size)
     return offsets, total

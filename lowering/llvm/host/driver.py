@@ -14,7 +14,7 @@ from ...target import HostTarget
 from ..ir import Function
 from ..module import Module
 from ..values import V, const, i64
-from .driver_launches import DriverCode, DriverPlan, load_dims
+from .driver_launches import DriverCode, DriverPlan, emit_sections, load_dims
 from .driver_steps import emit_steps
 from .float_modes import default_modes
 from .loops.extents import emit_approximately, emit_extent
@@ -56,6 +56,7 @@ def _emit_run(module: Module, plan: DriverPlan, target: HostTarget) -> None:
     if plan.steps:
         module.declare("jn_poll", "i64", ["ptr", "i64"])
     steps = emit_steps(module, plan, plan.steps) if plan.steps else ""
+    sections = [] if steps else emit_sections(module, plan, 0, len(plan.launches))
     f = Function(module, "jn_run", [("ptr", "pool"), ("ptr", "buffers"), ("ptr", "dims")])
     module.globals["jn_profile"] = "@jn_profile = dso_local global ptr null, align 8"
     code = DriverCode(f, plan)
@@ -64,6 +65,9 @@ def _emit_run(module: Module, plan: DriverPlan, target: HostTarget) -> None:
         if steps:
             f.call(steps, "i64", [*f.params, f.alloca("ptr", max(plan.variables, 1), 8)])
         else:
-            code.launch(0, len(plan.launches))
+            for section in sections:
+                f.call(section, "void", f.params)
+            if not sections:
+                code.launch(0, len(plan.launches))
     f.ret()
     module.add(f)

@@ -10,6 +10,7 @@ from ...control.steps import Step
 from ...nest import Buffer, Extent
 from ...program import Launch
 from ..ir import Function
+from ..module import Module
 from ..values import NULL, ConstantInt, Global, V, i64
 from .loops.extents import emit_extent
 from .scalars import Scalars, is_constant
@@ -20,6 +21,7 @@ BYTES_PER_NS = 16
 OPERATIONS_PER_NS = 64
 INLINE_NS = 10_000
 CHUNK_NS = 4_000
+MAX_LAUNCHES = 256  # of a function
 MAX_CHUNKS = 128  # finer chunks would break the streams that prefetching follows, and balance no better
 
 
@@ -120,6 +122,25 @@ class DriverCode:
                 position += 1
             _emit_launch(f, self.s, self.env, launch, kernel, self.arguments)
             self.mark(number)
+
+
+def emit_sections(module: Module, plan: DriverPlan, first: int, last: int, frame: bool = False) -> list[str]:
+    """Adds functions that launch kernels number `first` to `last - 1`, where these are many; returns their names, in order.
+
+    LLVM takes more than twice as long for a function of twice as many launches. The functions have the parameters of `jn_run`,
+    and the frame of variables after them, if asked for.
+    """
+    if last - first <= MAX_LAUNCHES:
+        return []
+    names = []
+    parameters = [("ptr", "pool"), ("ptr", "buffers"), ("ptr", "dims"), *([("ptr", "frame")] if frame else [])]
+    for begin in range(first, last, MAX_LAUNCHES):
+        f = Function(module, f"jn_section_{len(module.functions)}", parameters, attributes="nounwind noinline", linkage="internal")
+        DriverCode(f, plan, f.params[3] if frame else None).launch(begin, min(begin + MAX_LAUNCHES, last))
+        f.ret()
+        module.add(f)
+        names.append(f.name)
+    return names
 
 
 def _emit_launch(

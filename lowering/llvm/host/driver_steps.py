@@ -13,7 +13,7 @@ from ...nest import Buffer
 from ..ir import Function
 from ..module import Module
 from ..values import FALSE, TRUE, Global, V, const, i64
-from .driver_launches import DriverCode, DriverPlan, work
+from .driver_launches import DriverCode, DriverPlan, emit_sections, work
 
 FIRST_INTERVAL, SHORT_NS = 64, 1000
 """After how many iterations a loop looks for signals first, if one takes no more than so many nanoseconds."""
@@ -37,7 +37,11 @@ def emit_steps(module: Module, plan: DriverPlan, steps: Sequence[Step]) -> str:
     for step, functions in zip(steps, inner, strict=True):
         match step:
             case Launches():
-                code.launch(step.first, step.last)
+                sections = emit_sections(module, plan, step.first, step.last, True)
+                for section in sections:
+                    f.call(section, "void", f.params)
+                if not sections:
+                    code.launch(step.first, step.last)
             case Loop():
                 _emit_loop(code, step, functions, stopped)
             case Branch():
