@@ -135,7 +135,8 @@ def emit_sections(module: Module, plan: DriverPlan, first: int, last: int, frame
     names = []
     parameters = [("ptr", "pool"), ("ptr", "buffers"), ("ptr", "dims"), *([("ptr", "frame")] if frame else [])]
     for begin in range(first, last, MAX_LAUNCHES):
-        f = Function(module, f"jn_section_{len(module.functions)}", parameters, attributes="nounwind noinline", linkage="internal")
+        name = f"jn_section_{len(module.functions)}"
+        f = Function(module, name, parameters, attributes="nounwind noinline", linkage="internal")
         DriverCode(f, plan, f.params[3] if frame else None).launch(begin, min(begin + MAX_LAUNCHES, last))
         f.ret()
         module.add(f)
