@@ -125,6 +125,7 @@ def left_out(signature: Signature, columns: list[np.ndarray], found: np.ndarray,
     return np.zeros(x.shape, np.bool_)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("signatures", every_fourth_group())
 def test_all_functions(signatures: list[Signature]) -> None:
     check(signatures, columns_of(signatures, 1), "sm_80")
@@ -164,6 +165,7 @@ def test_the_assembler_takes_them(signatures: list[Signature]) -> None:
 # -- what has no bound in units of the last place
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "end"), each(["j0", "j1", "jn", "y0", "y1", "yn"], ["f", ""]))
 def test_bessel_functions(name: str, end: str) -> None:
     """NVIDIA states 2.2e-6 and 5e-12, absolute, away from the origin."""

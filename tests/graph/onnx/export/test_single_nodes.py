@@ -191,6 +191,7 @@ DEFORMED: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", range(len(DEFORMED)))
 def test_taps_that_are_moved(dtype: str, case: int) -> None:

@@ -159,6 +159,7 @@ def matmul(bm, bn, bk, epilogue=False, transposed_b=False, elem="f32", acc="f32"
 SHAPES = [(1, 1, 1), (64, 64, 128), (63, 65, 127), (17, 33, 300), (6, 64, 64), (7, 16, 5), (97, 130, 61)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_matmul(native, shape, transposed):
@@ -199,6 +200,7 @@ def test_matmul_types(native, elem, acc, dtype, out_dtype):
         np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", [*SHAPES, (5, 3, 2), (64, 20, 131)])
 def test_matmul_of_bytes(native, shape, transposed):

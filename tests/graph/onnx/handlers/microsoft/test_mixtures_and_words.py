@@ -25,6 +25,7 @@ def experts(inner: int = INNER) -> dict[str, Any]:
             "b2": floats(EXPERTS, WIDTH)}  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("normalised", [0, 1])
 @pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "identity"])

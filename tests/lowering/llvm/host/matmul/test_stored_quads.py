@@ -16,6 +16,7 @@ def _codes(shape: tuple[int, ...]) -> Any:
     return np.random.default_rng(sum(shape)).integers(-128, 128, shape).astype(np.int8)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_products_with_constants(shape: tuple[int, int, int], transposed: bool) -> None:

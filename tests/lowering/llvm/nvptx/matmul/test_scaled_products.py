@@ -18,6 +18,7 @@ def simulated_ptx(kernel: jn.kernel.Kernel) -> str:
     return code.ptx
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("a", "b"), each(list(KINDS), list(KINDS), times=2))
 def test_every_pair_of_kinds(a: str, b: str) -> None:
     """Operands have up to 8 significant bits, which bf16 holds, or 11 of float16, which tf32 does."""

@@ -65,6 +65,7 @@ def test_bfloat16_takes_the_instruction_where_there_is_one(target: str) -> None:
     assert sorted(float(old) for old in found[3]) == list(range(32))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", [(), (1,), (2,), (32,), (64,), (256,), (1024,), (1, 16), (4, 1, 8)])
 @pytest.mark.parametrize("elem", ["i8", "i16", "i32", "i64", "f32"])
 def test_an_element_acts_once_however_many_copies_there_are(shape: tuple[int, ...], elem: str) -> None:
