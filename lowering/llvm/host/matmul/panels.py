@@ -20,6 +20,9 @@ PREFETCH_ROWS = 32
 
 The other tiles find the panel in the second-level cache.
 """
+FAR_BYTES = 2048
+"""From this distance of rows of B on it prefetches the panel after the next instead, in the rows that it reads: 32 rows ahead
+every line is in another page."""
 
 PACK_ROWS = 24
 """The rows of A from which on the first tile copies its panel of B to scratch for the others, if rows of B lie far apart."""
@@ -258,13 +261,15 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
     ]
     zeros = [i64(0), i64(0)]
     width = i64(vectors * n)
+    far = f.icmp("sge", ldb, i64(FAR_BYTES // right_size))
+    distance = f.select(far, i64(2 * vectors * n), f.mul(ldb, i64(PREFETCH_ROWS)))
 
     def steps(state: Loop, count: int) -> None:
         """Emits `count` steps of k; the loop carries the tile and the offsets into B and A."""
         *current, b_at, a_at = state.values
         brow = f.gep(b, b_at, panel.right)
         with f.when(next_panel):
-            fetched = f.gep(brow, f.mul(ldb, i64(PREFETCH_ROWS)), panel.right)
+            fetched = f.gep(brow, distance, panel.right)
             for step in range(count):
                 fetched = f.gep(fetched, ldb, panel.right) if step else fetched
                 for v in range(0, vectors, size // right_size):
