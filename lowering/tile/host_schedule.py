@@ -45,6 +45,8 @@ UNALIGNED_COLUMN = 512
 """Bytes of a column of a block where columns start within cache lines: both ends are stored apart from the rest."""
 SCORE_BLOCK = 128
 PRODUCT_COLUMNS, PRODUCT_DEPTH = 64, 512
+ROW_COLUMNS = 1024
+"""Columns of a block of a product with one row."""
 LARGE_PRODUCT_ROWS, SMALL_PRODUCT_ROWS = (256, 128), 64
 TILES = 32
 """Tiles of a convolution in tiles: their sixteen sums and a panel of filters share the second-level cache."""
@@ -256,10 +258,26 @@ def _contract_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], .
         most = TILES if spaces_of(nest.body[first.number]) else _product_rows(nest, first, limits)
         blocks[first.m] = capped(rows_extent(nest, first), most)
     if first.n is not None:
-        blocks[first.n] = capped(nest.axes[first.n].extent, PRODUCT_COLUMNS)
+        blocks[first.n] = capped(nest.axes[first.n].extent, _product_columns(nest, first, limits))
     for product in products(nest):
         blocks[product.k] = capped(nest.axes[product.k].extent, PRODUCT_DEPTH * 4 // _operand_bytes(nest, product, limits))
     return tuple(blocks.items())
+
+
+def _product_columns(nest: Nest, product: Product, limits: HostLimits) -> int:
+    """Returns the columns of a product's block: more where one row is multiplied with a matrix that it streams from memory.
+
+    A program goes along the rows of the matrix then, and longer pieces of them stream faster.
+    """
+    right = nest.body[nest.body[product.number].operands[1]]
+    rows, extent = rows_extent(nest, product), nest.axes[product.n].extent if product.n is not None else 1
+    streams = right.op == "load" and right.dtype.name in ("float32", "float64") and right.attrs["buffer"].kind != "constant"
+    if not (type(rows) is int and rows == 1 and streams and product.n is not None):
+        return PRODUCT_COLUMNS
+    if right.attrs["at"].coefficient(product.n) != 1 or right.operands:
+        return PRODUCT_COLUMNS
+    programs = 2 * limits.threads
+    return ROW_COLUMNS if type(extent) is not int else max(PRODUCT_COLUMNS, min(ROW_COLUMNS, power_of_two(extent // programs)))
 
 
 def _operand_bytes(nest: Nest, product: Product, limits: HostLimits) -> int:

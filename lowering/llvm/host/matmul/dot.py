@@ -31,6 +31,7 @@ from .pairs import Pairs
 from .panels import Panel
 from .quads import Quads, form_of
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
+from .single_row import SingleRow
 from .stored_quads import stored_quads
 
 NEAR_COLUMNS = 64
@@ -555,7 +556,12 @@ class Dots:
             right.decoded,
         )  # fmt: skip
         factors = Factors(left.pointer, left.row, left.column, right.pointer, right.row, target.pointer, ldc)
-        panels.multiply(ev, factors, Region(m, j, k), accumulate)
+        wide = columns > self._widths()[0] * n and right.decoding is None and not left.gathered
+        if rows == 1 and is_integer(m, 1) and wide and element in ("float", "double"):
+            row = [left.pointer, left.column, right.pointer, right.row, target.pointer, j, k]
+            ev.f.call(ev.f.module.provide(SingleRow(element, n)), "void", [*row, TRUE if accumulate else FALSE])
+        else:
+            panels.multiply(ev, factors, Region(m, j, k), accumulate)
         missing = _missing(left, right, whole)
         if missing.anything() and not finite:
             regions = Region(m, j, k), Region(wanted_m, wanted_j, ev.s.constant(depth))
