@@ -1,7 +1,8 @@
 """The product of one row with a matrix that lies row by row: it goes along the matrix's rows, as they stream from memory.
 
 A panel reads 64 columns of each row, a quarter of a KiB in every page, at half the rate of memory. Here eight rows are added
-at a time to all columns of the result, which stay in the first-level cache. Each result is the same chain of fused steps along k.
+at a time to all columns of the result, which stay in the first-level cache. Each result is the same chain of fused steps along
+k.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class SingleRow:
             step = f.add(first, i64(number)) if number else first
             factors.append(f.splat(f.load(self.element, f.gep(a, f.mul(step, acs), self.element), size), self.n))
             rows.append(f.gep(b, f.mul(step, ldb), self.element))
-        ahead = f.mul(ldb, i64(count))
+        prefetch = f.mul(ldb, i64(count))
 
         def add(column: V, mask: V | None) -> None:
             result = f.gep(c, column, self.element)
@@ -72,7 +73,7 @@ class SingleRow:
             for factor, row in zip(factors, rows, strict=True):
                 here = f.gep(row, column, self.element)
                 if mask is None:
-                    f.prefetch(f.gep(here, ahead, self.element), locality=2)
+                    f.prefetch(f.gep(here, prefetch, self.element), locality=2)
                     part = f.load(type_, here, size)
                 else:
                     part = f.masked_load(type_, here, mask, zero(type_), size)
