@@ -29,8 +29,7 @@ from ..lowering.graph_passes.coded_weights import with_coded_weights
 from ..lowering.graph_passes.constants import fold_codes
 from ..lowering.graph_passes.integer_products import with_integer_products
 from ..lowering.keys import compile_key, constant_labels
-from ..lowering.llvm.compile import host_target
-from ..lowering.llvm.nvptx.targets import gpu_target
+from ..lowering.llvm.cpu_levels import LEVELS
 from ..lowering.numerics import checked_numerics
 from ..lowering.target import HostTarget
 from ..promotion.arrays import Array
@@ -72,8 +71,8 @@ def compile(  # noqa: A001 - the public name
         device: "cpu"; "cuda", "cuda:1"; "auto" for the first GPU, or the CPU where there is none or the graph has
             operations that run on the host (kind `host` in docs/ops.md); "ptxsim" interprets the PTX that a GPU would run, and
             checks every access (slow: for tests).
-        target: the GPU that code is made for, such as "sm_90a"; by default what fits the device best, and "sm_80" for
-            "ptxsim".
+        target: what code is made for: a GPU, such as "sm_90a", by default what fits the device best, and "sm_80" for
+            "ptxsim"; for "cpu" a level of x86-64, "x86-64-v3" (AVX2) or "x86-64-v4" (AVX-512), by default this CPU.
         threads: threads a call may use, the caller included; None uses every core, 1 keeps all work on the calling thread.
         numerics: "strict": every operation rounds to its dtype as IEEE 754 says, and elementary functions of float32 are
             within 2 ulp. "fast": products may be fused with sums, and elementary functions, quotients and square roots of
@@ -216,7 +215,7 @@ def _staged(
             )
 
     def compiled(part: Graph) -> Model:
-        return compile(part, "cpu", threads=threads, numerics=options.numerics, debug=options.debug, cache=cache)
+        return compile(part, "cpu", target=target, threads=threads, numerics=options.numerics, debug=options.debug, cache=cache)
 
     def assemble() -> artifact_file.Assembled:
         text, arrays = stored_text(graph)
@@ -333,8 +332,9 @@ def save(
     Args:
         graph: a graph whose `output` has been called.
         path: where to write; an existing file is replaced when the new one is complete.
-        targets: "cpu" for CPUs such as this machine's, and GPUs by name, such as "sm_80" and "sm_90a". None of them has to be
-            there. On others, and wherever the file is not trusted, `load` compiles the graph anew.
+        targets: "cpu" for CPUs such as this machine's, "x86-64-v3" and "x86-64-v4" for all that have AVX2 and AVX-512, and GPUs
+            by name, such as "sm_80" and "sm_90a". None of them has to be there. On others, and wherever the file is not
+            trusted, `load` compiles the graph anew.
         numerics, cache: what `compile` takes.
 
     A graph with host operations is written without code: loading compiles its parts. Raises what `compile` raises.
@@ -345,7 +345,9 @@ def save(
     if isinstance(targets, str) or not targets or len(set(targets)) != len(targets):
         raise UserError(f"save: targets {targets!r}; fix: different ones in a tuple, such as ('cpu', 'sm_80')")
     store = cache_of(cache)
-    resolved = [host_target() if name == "cpu" else gpu_target(name) for name in targets]
+    resolved = [devices.named_target(name, "save") for name in targets]
+    # The first code that fits is taken: that of one CPU before that of levels, higher levels before lower ones.
+    resolved.sort(key=lambda each: (each.cpu in LEVELS, -each.vector_bytes) if isinstance(each, HostTarget) else (True, 0))
     if needs_host(graph):
         compile(graph, "cpu" if list(targets) == ["cpu"] else "ptxsim", numerics=numerics, cache=cache).save(path)
         return
@@ -354,7 +356,7 @@ def save(
     for target in resolved:
         texts = _texts(lambda: graph, target, options, locations=False)
         made.append(replace(_compiled(graph, target, options, cache, store, labels), ttir=texts))
-    packed = next((each for each, name in zip(made, targets, strict=True) if name == "cpu"), made[0])
+    packed = next((each for each, target in zip(made, resolved, strict=True) if isinstance(target, HostTarget)), made[0])
     text, weights, names = _stored_graph(graph, packed, _constants(graph, packed, {}))
     made = [_named(each, names) for each in made]
     artifact_file.save(path, graph.name, text, made, weights, {"numerics": numerics})

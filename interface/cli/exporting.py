@@ -26,7 +26,8 @@ def add_exporting(add: Add) -> None:
     export.add_argument("-o", "--output", required=True, metavar="FILE", help="the file to write (.joinery)")
     export.add_argument(
         "--target", action="append", default=[], metavar="TARGET", dest="targets",
-        help="cpu, for CPUs like this one, or a GPU such as sm_80; once per target (default: cpu)",
+        help="cpu, for CPUs like this one, x86-64-v3 or -v4, for all with AVX2 or AVX-512, or a GPU such as sm_80; once per "
+        "target (default: cpu)",
     )  # fmt: skip
     export.add_argument("--numerics", default=None, metavar="NAME", help="strict, fast or reproducible (default: strict)")
     _add_fixed(export)

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from ...graph.dims.dim import Dim, evaluate_dim
-from ...lowering.llvm.compile import host_target
 from ...promotion.arrays import Array
 from ...promotion.errors import UserError
 from .blocks import output_shapes, require_dtype, require_no_mask, run_block
 from .extras import required
 from .independence import Along
-from .references import ModelReference
+from .references import ModelReference, target_here
 from .signatures import Signature, signature
 
 
@@ -48,7 +47,7 @@ def map_blocks(
     if unknown := known - set(model.graph.dim_names):
         raise UserError(f"{what}: independent={sorted(unknown)}; model {model.name!r} has the dims {model.graph.dim_names}")
     alongs = {dim: (model.believed if dim in known else model.cut_along)(dim, what) for dim in chunks}
-    whole = _outputs_of_blocks(da, reference, model, given, tuple(chunks), host_target().key if same_target else None)
+    whole = _outputs_of_blocks(da, reference, model, given, tuple(chunks), target_here(reference) if same_target else None)
     results = tuple([
         _output(da, whole, model, number, dims, chunks, alongs, shapes[spec.name]) for number, spec in enumerate(model.outputs)
     ])  # fmt: skip

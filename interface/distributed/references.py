@@ -21,7 +21,7 @@ from ...runtime.host.threads import VARIABLE, resolve_threads
 from ...runtime.storage import artifact_file
 from ...runtime.storage.cache import CompileCache, default_directory
 from ..model import Model
-from ..opening.devices import require_device
+from ..opening.devices import require_device, resolve, same_code
 from ..opening.loading import load, require_trusted
 from .failures import RunError
 from .stores import ModelStore, is_whole, mapped
@@ -212,6 +212,17 @@ def reference(
     manifest = artifact_file.load(source).manifest
     location = absolute_path(os.fspath(source), f"reference: {os.fspath(source)}")
     return ModelReference(manifest.name, manifest.digest, location, device, threads, bool(trusted))
+
+
+def target_here(reference: ModelReference) -> str:
+    """Return the target of the code that this machine would run of a model. Raises `RunError` where its file cannot be read."""
+    try:
+        targets = artifact_file.load(reference.location, digest=reference.digest, verify=False).manifest.targets
+    except (OSError, UserError) as error:
+        raise RunError(f"model {reference.name!r}: {reference.location} cannot be read here: {error}") from error
+    _, resolved = resolve(reference.device, None, "map_blocks")
+    fits = same_code(resolved)
+    return next((each for each in targets if reference.trusted and fits(each)), resolved.key)
 
 
 def _target(model: Model) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...lowering.artifact import ConstantSpec
 from ...lowering.llvm.compile import host_target
+from ...lowering.llvm.cpu_levels import LEVELS, fits, level_target, runs_level
 from ...lowering.llvm.nvptx.targets import GpuTarget, gpu_target
 from ...lowering.target import HostTarget
 from ...promotion.arrays import Array
@@ -41,9 +42,22 @@ def resolve(device: str, target: str | None, what: str) -> tuple[str, Target]:
         return device, gpu_target(SIMULATED_TARGET if target is None else target)
     if device != "cpu":
         raise _unknown(device, what)
-    if target is not None:
+    if target is None:
+        return device, host_target()
+    if target.startswith("sm_"):
         raise UserError(f"{what}: target {target!r} is for GPUs; fix: device='ptxsim', or no target")
-    return device, host_target()
+    level = level_target(target, what)
+    if not runs_level(level, host_target()):
+        here = host_target().cpu
+        raise UserError(f"{what}: this CPU, {here}, does not run code for {target}; fix: no target, or a lower level")
+    return device, level
+
+
+def named_target(name: str, what: str) -> Target:
+    """Return the target of a name: "cpu" for this machine's CPU, a level of x86-64, or a GPU's."""
+    if name == "cpu":
+        return host_target()
+    return level_target(name, what) if name.startswith("x86-64") else gpu_target(name)
 
 
 def require_device(device: object, what: str) -> None:
@@ -76,9 +90,9 @@ def device_of(device: str, target: Target, store: CompileCache | None) -> Device
 
 def same_code(target: Target) -> Callable[[str], bool]:
     """Return what tells whether code for a target's key runs here: GPUs of one kind differ in their multiprocessors, by which
-    blocks are chosen but which no code depends on."""
+    blocks are chosen but which no code depends on, and CPUs run the code of levels that they have."""
     if isinstance(target, HostTarget):
-        return lambda key: key == target.key
+        return lambda key: key == target.key or (target.cpu not in LEVELS and fits(key, target))
     return lambda key: key.rpartition("|")[0] == target.key.rpartition("|")[0]
 
 
