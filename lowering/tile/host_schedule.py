@@ -34,6 +34,8 @@ PROGRAM_ELEMENTS = 1024
 many."""
 
 WIDEST_MAP_BLOCK = 4096
+MANY_FACTORS, MIN_KEPT_COLUMNS = 16, 64
+"""Bytes of factors for each column from which on it counts that they stay in a cache; the least columns of a block then."""
 LONGEST_WHOLE_ROW = 16384
 CHUNK = 2048
 COLUMN_CHUNK = 8
@@ -169,12 +171,31 @@ def _map_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
             (inner, capped(extent, TRANSPOSE_TILE)),
         )
     size = capped(extent, WIDEST_MAP_BLOCK if type(extent) is int else PROGRAM_ELEMENTS)
+    outer = next_axis(nest, inner)
+    size = min(size, _kept_columns(nest, inner, outer, limits))
     if size >= PROGRAM_ELEMENTS:
         return ((inner, size),)
-    outer = next_axis(nest, inner)
     rows = 1 if outer is None else capped(nest.axes[outer].extent, PROGRAM_ELEMENTS // size)
     blocks = [(inner, size)] if size > 1 else []
     return ((outer, rows), *blocks) if outer is not None and rows > 1 else tuple(blocks)
+
+
+def _kept_columns(nest: Nest, inner: int, outer: int | None, limits: HostLimits) -> int:
+    """Returns how many columns of what a map reads anew in each row stay in half of the first-level cache.
+
+    Such are the factors of a depthwise convolution, of which each tap has as many as there are channels.
+    """
+    again = 0
+    for load in nest.loads:
+        at = load.attrs["at"]
+        if outer is not None and not load.operands and at.coefficient(inner) == 1 and at.coefficient(outer) == 0:
+            again += load.dtype.itemsize
+    if again <= MANY_FACTORS or outer is None:
+        return WIDEST_MAP_BLOCK
+    kept, extent = limits.l1_bytes // 2 // again, nest.axes[inner].extent
+    if type(extent) is int and extent <= kept:
+        return WIDEST_MAP_BLOCK
+    return max(MIN_KEPT_COLUMNS, power_of_two(kept + 1) // 2)
 
 
 def _row_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:

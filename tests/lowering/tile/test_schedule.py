@@ -191,3 +191,31 @@ def test_default_blocks_of_products(body, m, n, rows, columns):
     loads = [b.load(one, dims, shape=[shapes[d] for d in dims]) for dims in ("mk", "kn")]
     b.store(b.contract(*loads, "k", float32), ["m", "n"])
     assert dict(HostLimits().schedule(b.nest()).blocks) == {0: rows, 1: columns, 2: 512}
+
+
+@pytest.mark.parametrize(("n", "columns"), [(4096, 1024), (1000, 256), (100, 64), (50_000, 1024), (30, 32)])
+def test_one_row_takes_long_pieces_of_a_matrix(body, n, columns):
+    b = body(m=1, n=n, k=768)
+    shapes = {"m": 1, "n": n, "k": 768}
+    loads = [b.load(np.zeros(1, np.float32), dims, shape=[shapes[d] for d in dims]) for dims in ("mk", "kn")]
+    b.store(b.contract(*loads, "k", float32), ["m", "n"])
+    assert dict(HostLimits().schedule(b.nest()).blocks)[1] == columns
+
+
+@pytest.mark.parametrize(
+    ("factors", "channels", "blocks"),
+    [
+        (49, 192, ((0, 16), (1, 64))), (49, 64, ((0, 16), (1, 64))), (9, 192, ((0, 4), (1, 256))), (9, 960, ((0, 4), (1, 256))),
+        (3, 960, ((0, 1), (1, 1024))),
+    ],
+)  # fmt: skip
+def test_factors_of_all_positions_stay_in_a_cache(body, factors, channels, blocks):
+    """49 taps of 64 channels are 12.5 KiB of 32; up to four factors do not count."""
+    b = body(i=100, j=channels)
+    total = b.load(np.zeros(1, np.float32), ["i", "j"], shape=(100, channels))
+    for _ in range(factors):
+        factor = b.load(np.zeros(1, np.float32), ["j"], shape=(channels,))
+        total = b.op("mul", total, factor)
+    b.store(total, ["i", "j"])
+    found = HostLimits().schedule(b.nest()).blocks
+    assert found == blocks or (blocks[0] == (0, 1) and found == blocks[1:])
