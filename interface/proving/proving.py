@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from xdsl.ir import Operation
 
 from ...lowering.prove.guessing import Launch, guess
 from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare
-from ...lowering.prove.proof import DEFAULT_PROPERTIES, PROPERTIES, Proof
+from ...lowering.prove.proof import DEFAULT_PROPERTIES, PROPERTIES, PROVEN, Proof
 from ...lowering.prove.prover import Prover, written_arrays
 from ...lowering.prove.specify.expressions import evaluate
 from ...lowering.prove.specify.specification import GRID_NAMES, Specification
@@ -31,6 +31,8 @@ from ..tensor_arguments import TensorDescriptor
 from ..texts import MakeArguments
 
 Sanitize = Callable[..., Report]
+_MAX_HELD = 256
+"""Sizes of launches of which it is remembered whether everything is proven."""
 
 
 class KernelProver:
@@ -42,6 +44,7 @@ class KernelProver:
         self._sanitize = sanitize
         self._arguments = arguments
         self._prepared: PreparedFunction | None = None
+        self._held: dict[Hashable, bool] = {}
 
     def __repr__(self) -> str:
         return f"<prove of @{self._function.sym_name.data}>"
@@ -101,6 +104,35 @@ class KernelProver:
             found = guess(self._expanded(), launch)
         _check_guess(found, launch)
         return found
+
+    def holds_at(self, grid: int | Sequence[int], args: Sequence[Any]) -> bool:
+        """Return whether bounds and races are proven of every launch with the sizes of this one, in whatever arrays.
+
+        Args:
+            grid, args: those of a launch of the function. Contents of arrays are not looked at.
+
+        What is proven is about arrays that do not overlap, and of nothing that is undefined or wraps.
+        """
+        load_z3()
+        with default_modes():
+            found = _launch(self._function, grid_extents(grid), args)
+        key = (tuple(found.numbers.items()), tuple(found.elements.items()), found.grid)
+        if key not in self._held:
+            if len(self._held) >= _MAX_HELD:
+                self._held.clear()
+            self._held[key] = self._holds_at(found)
+        return self._held[key]
+
+    def _holds_at(self, launch: Launch) -> bool:
+        assume = [f"{name} == {number}" for name, number in launch.numbers.items()]
+        specification = Specification.of(assume, launch.elements, launch.grid)
+        properties = ("bounds", "races")
+        try:
+            with default_modes():
+                proof = Prover(self._expanded(), specification, None, DEFAULT_LIMIT).prove(properties)
+        except (UserError, UnsupportedError):
+            return False  # sizes for which a promise of the text does not hold: the sanitizer says so
+        return all(proof.verdict(each) == PROVEN for each in properties)
 
     def _refuse_shared_memory(self, args: Sequence[Any]) -> None:
         """Refuse a launch in which an array that is written overlaps another one: a proof is about arrays that do not."""

@@ -9,6 +9,7 @@ from typing import Any
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..tt.sanitize.findings import Finding
+from .page import page_of
 from .specify.specification import Specification
 
 TERMINATION = "termination of loops"
@@ -172,13 +173,22 @@ class Proof:
                 if each.verdict != PROVEN:
                     yield from [f"  {line}" for line in str(each).split("\n")]
         yield "trusted:"
-        yield from [f"  {each}" for each in (*self.assumptions, *TRUSTED)]
+        yield from [f"  {each}" for each in self.trusted]
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """Everything that the verdicts take for granted, those of all proofs included."""
+        return *self.assumptions, *TRUSTED
+
+    def as_html(self) -> str:
+        """Returns the proof as a page of HTML, which loads nothing, and in which all texts of the kernel's are escaped."""
+        return page_of(self)
 
     def as_json(self) -> str:
         """Returns the proof as a JSON text."""
         data = {
             "kernel": self.kernel, "grid": list(self.specification.grid), "extents": dict(self.specification.extents),
-            "assume": list(self.specification.assume), "trusted": [*self.assumptions, *TRUSTED],
+            "assume": list(self.specification.assume), "trusted": list(self.trusted),
             "example": dict(self.example), "verdicts": {each: self.verdict(each) for each in self.properties},
             "accesses": [each.as_data() for each in self.accesses], "questions": self.questions, "steps": self.steps,
             "digest": self.digest, "limit": self.limit, "solver": self.solver,

@@ -142,7 +142,8 @@ class World:
                     low, high = -half, half - 1
             elif low is not None and high is not None and low > high:
                 low, high = None, None
-            symbol = self.terms.atom(("size", name), name, low, high)
+            # A size that the assumptions fix is that number: products with it are linear.
+            symbol = constant(low) if low is not None and low == high else self.terms.atom(("size", name), name, low, high)
             self.symbols[name] = symbol
             if position is not None and self.prepared.parameters[position].divisor > 1:
                 self._promise(name, symbol, self.prepared.parameters[position])

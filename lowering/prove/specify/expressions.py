@@ -5,6 +5,7 @@ They name parameters of the function and new symbols. Nothing is evaluated by Py
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import NoReturn, TypeAlias
@@ -14,6 +15,7 @@ from ....promotion.errors import UserError
 
 MAX_TEXT = 2000
 MAX_DEPTH = 50
+_MAX_FACTORS = 8
 MAX_POWER = 128
 
 
@@ -81,6 +83,7 @@ class _Reader:
         self.tokens = list(self._split())
         self.at = 0
         self.depth = 0
+        self.powers = 0
 
     def _split(self) -> Iterator[str]:
         at, end = 0, len(self.text.rstrip())
@@ -133,12 +136,21 @@ class _Reader:
         negative = False
         while self.take("-"):
             negative = not negative
+        before = self.powers
         base = self._atom()
         if self.take("**"):
             power = self._atom()
-            if not isinstance(base, Number) or not isinstance(power, Number) or power.value > MAX_POWER:
-                self.fail(f"powers have two numbers, as 2**31, and exponents up to {MAX_POWER}")
-            base = Number(base.value**power.value)
+            if not isinstance(power, Number) or power.value > (MAX_POWER if isinstance(base, Number) else _MAX_FACTORS):
+                self.fail(
+                    f"powers have two numbers, as 2**31, and exponents up to {MAX_POWER}, or a size and one up to {_MAX_FACTORS}"
+                )
+            if isinstance(base, Number):
+                base = Number(base.value**power.value)
+            else:
+                if self.powers > before:
+                    self.fail("a power of a power is no part of it")
+                self.powers += 1
+                base = functools.reduce(lambda x, _: Call("*", x, base), range(power.value - 1), base) if power.value else Number(1)
         return Call("-", Number(0), base) if negative else base
 
     def _atom(self) -> Expression:
