@@ -189,7 +189,7 @@ class Kernel(Provable):
         args = self._arguments(grid, args)
         look = None
         if not notes:
-            apart = proofs and not needs_barriers and self.prove.holds_at(grid, args)
+            apart = proofs and self.prove.holds_at(grid, args)
             look = self._first_look(grid, args, unwritten or {}, needs_barriers, undefined_arithmetic, apart)
         if look is not None and look.is_clean:
             return Report(())
@@ -231,8 +231,8 @@ class Kernel(Provable):
         return self._native_sanitizer.look(extents, arguments, unwritten, needs_barriers, undefined_arithmetic, apart)
 
     def launch(
-        self, grid: int | Sequence[int], *args: Any, device: str = "cpu", target: str | None = None, sanitize: bool | str = False,
-        threads: int | None = None, warps: int = DEFAULT_WARPS, check_bounds: bool = False,
+        self, grid: int | Sequence[int], *args: Any, device: str = "cpu", target: str | None = None,
+        sanitize: bool | str = False, threads: int | None = None, warps: int = DEFAULT_WARPS, check_bounds: bool = False,
     ) -> None:  # fmt: skip
         """Run all programs of the grid, natively; the kernel is compiled at the first launch.
 
@@ -242,8 +242,8 @@ class Kernel(Provable):
             device: "cpu"; "cuda" or "cuda:1": the GPU of that number; "auto": "cuda" if there is one, else "cpu"; "ptxsim":
                 the kernel's PTX, interpreted and checked; broken rules raise `PtxCheckError`.
             target: with "ptxsim" the GPU that the PTX is made for; "sm_80" by default.
-            sanitize: run under the sanitizer instead (see `sanitize`), and raise `SanitizerError` if it finds something; "prove":
-                with `proofs`.
+            sanitize: run under the sanitizer instead (see `sanitize`), and raise `SanitizerError` if it finds something;
+                "prove": with `proofs`.
             threads: threads of the CPU to use; None for the default.
             warps: on a GPU, how many warps of 32 threads run one program, a power of two up to 32; 4 by default.
             check_bounds: run code for the CPU that compares every access with the array that it may reach. One outside of it
@@ -272,6 +272,8 @@ class Kernel(Provable):
         self, extents: tuple[int, int, int], args: Sequence[Any], device: str, target: str | None, sanitize: bool | str,
         threads: int | None, warps: int, check_bounds: bool,
     ) -> None:  # fmt: skip
+        if sanitize not in (True, False, "prove"):
+            raise UserError(f"launch: sanitize={sanitize!r}; fix: True, False or 'prove'")
         if device == "auto":
             from ..runtime.cuda.current import why_unavailable
 
@@ -283,7 +285,7 @@ class Kernel(Provable):
             from ..runtime.cuda.device import cuda_device
 
             gpu = cuda_device(device)  # without one nothing is compiled
-            self.on_cuda.launch(gpu, extents, args, target, sanitize, warps)
+            self.on_cuda.launch(gpu, extents, args, target, bool(sanitize), warps)
             return
         if device == "ptxsim":
             given = supplied(self.name, self.parameters, args)

@@ -288,8 +288,8 @@ class NativeSanitizer:
         facts = LaunchFacts(self._name, written, False, 0, checked=True)
 
         def compiled(specialization: LaunchSpecialization) -> HostObject:
-            details = f"{plan.groups} {sorted(plan.unwritten)} {plan.wraps} {plan.needs_barriers} {plan.undefined_arithmetic} {plan.apart}"
-            details += f" {specialization}"
+            details = f"{plan.groups} {sorted(plan.unwritten)} {plan.wraps} {plan.needs_barriers} {plan.undefined_arithmetic}"
+            details += f" {plan.apart} {specialization}"
             key = f"sanitizer {self._identity} {details}"
             kept = None if self._store is None else self._store.get_bytes(key)
             if kept is not None:

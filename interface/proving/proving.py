@@ -115,7 +115,7 @@ class KernelProver:
         """
         load_z3()
         with default_modes():
-            found = _launch(self._function, grid_extents(grid), args)
+            found = _launch(self._function, grid_extents(grid), args, with_contents=False)
         key = (tuple(found.numbers.items()), tuple(found.elements.items()), found.grid)
         if key not in self._held:
             if len(self._held) >= _MAX_HELD:
@@ -221,8 +221,8 @@ class KernelProver:
             return ()  # arguments that no launch takes
 
 
-def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any]) -> Launch:
-    """Returns the numbers and extents of a launch."""
+def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any], with_contents: bool = True) -> Launch:
+    """Returns the numbers and extents of a launch. with_contents: whether what arrays of integers hold is looked at."""
     numbers: dict[str, int] = {}
     elements: dict[str, int] = {}
     contents: dict[str, tuple[int, int]] = {}
@@ -238,7 +238,7 @@ def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any]) -
                 continue
             parameter.array(argument)
             elements[name] = argument.size
-            if argument.dtype.kind in "iu" and argument.size:
+            if with_contents and argument.dtype.kind in "iu" and argument.size:
                 signed = argument.view(f"i{argument.itemsize}")
                 contents[name] = int(signed.min()), int(signed.max())
         elif t.is_integer(parameter.type) and t.bit_width(parameter.type) > 1:

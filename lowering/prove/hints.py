@@ -46,7 +46,7 @@ class Hints:
     # Grids
 
     def grids(self, axis: int, value: int) -> list[str]:
-        """Returns numbers of programs along an axis that are `value`: what a mask bounds them by, then products of quotients."""
+        """Returns numbers of programs along an axis that are `value`: what a mask bounds them by, or products of quotients."""
         found: dict[str, None] = {}
         choices = {number: (yes, no) for number, yes, no in self._terms.choices()}
         for access in self._accesses:
@@ -85,7 +85,7 @@ class Hints:
     # Relations
 
     def products(self, grid: Sequence[str]) -> set[frozenset[str]]:
-        """Returns pairs of a size that an index is multiplied by in an address, and one that bounds the index: a mask's, the grid's."""
+        """Returns pairs of a size that an index is multiplied by in an address, and one that bounds it in a mask or grid."""
         found: set[frozenset[str]] = set()
         programs = {variable(atom): grid[axis] for atom, axis in self._axes.items() if grid[axis] in self.numbers}
         for access in self._accesses:

@@ -6,12 +6,11 @@ It is one file, which loads nothing and runs nothing. All texts are escaped: nam
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from .proof import AccessVerdict, Counterexample, Proof
+from .specify.specification import Specification
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2433; --dim: #5b6475; --paper: #fff; --box: #f4f6f9; --line: #d8dde6;
@@ -34,70 +33,78 @@ _DONE = ("proven", "never executed")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def page_of(proof: Proof) -> str:
-    """Returns the page."""
-    title = f"{escape(proof.kernel)}: " + ", ".join(
-        [f"{escape(each)} {proof.verdict(each)}" for each in proof.properties]
-    )
-    body = "".join([_property(proof, each) for each in proof.properties])
-    example = ", ".join([f"{name} = {value}" for name, value in proof.example])
+class Row(NamedTuple):
+    """The verdict on an access. condition, reason, example: what is said of it, as texts; "" for nothing."""
+
+    line: str
+    operation: str
+    array: str
+    verdict: str
+    condition: str
+    reason: str
+    example: str
+
+
+class Section(NamedTuple):
+    """A property, the weakest verdict on it, and those on all accesses."""
+
+    title: str
+    verdict: str
+    rows: Sequence[Row]
+
+
+def page_of(
+    kernel: str, sections: Sequence[Section], specification: Specification, example: str, trusted: Iterable[str], made: str
+) -> str:  # fmt: skip
+    """Returns the page. example: sizes that the specification allows; made: how the proof was found."""
+    title = f"{escape(kernel)}: " + ", ".join([f"{escape(each.title)} {each.verdict}" for each in sections])
+    listed = "".join([f"<li>{escape(each)}" for each in trusted])
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f'<meta http-equiv=Content-Security-Policy content="{_POLICY}"><title>{title}</title><style>{_STYLE}</style>'
-        f"<h1><code>@{escape(proof.kernel)}</code></h1><p class=dim>Proofs for every launch that the specification describes."
-        f"<h2 id=specification>Specification</h2><pre>{escape(str(proof.specification))}</pre>"
-        f"<p class=dim>as a call: <code>prove({escape(proof.specification.call)})</code>"
-        f"<p class=dim>sizes that it allows: <code>{escape(example) or 'none were found'}</code>{body}"
-        f"<h2 id=trusted>Trusted</h2><ul>{_listed(proof.trusted)}</ul>"
-        f"<p class=dim>{escape(proof.solver)}: {proof.questions} questions, {proof.steps} steps of at most "
-        f"{proof.limit} each; digest of the text {escape(proof.digest)}</html>\n"
+        f"<h1><code>@{escape(kernel)}</code></h1><p class=dim>Proofs for every launch that the specification describes."
+        f"<h2 id=specification>Specification</h2><pre>{escape(str(specification))}</pre>"
+        f"<p class=dim>as a call: <code>prove({escape(specification.call)})</code>"
+        f"<p class=dim>sizes that it allows: <code>{escape(example) or 'none were found'}</code>"
+        f"{''.join(map(_section, sections))}"
+        f"<h2 id=trusted>Trusted</h2><ul>{listed}</ul><p class=dim>{escape(made)}</html>\n"
     )
 
 
-def _listed(texts: Iterable[str]) -> str:
-    return "".join([f"<li>{escape(each)}" for each in texts])
-
-
-def _property(proof: Proof, prop: str) -> str:
+def _section(section: Section) -> str:
     """Returns the table of a property: what needs a look comes first, what is proven is folded."""
-    own = [each for each in proof.accesses if each.prop == prop]
-    verdict = proof.verdict(prop)
-    head = f"<h2>{escape(prop)}: <span class={_class(verdict)}>{verdict}</span></h2>"
-    counts = Counter([each.verdict for each in own])
+    head = f"<h2>{escape(section.title)}: <span class={_class(section.verdict)}>{section.verdict}</span></h2>"
+    counts = Counter([each.verdict for each in section.rows])
     head += f"<p class=dim>{', '.join([f'{number} {each}' for each, number in counts.items()]) or 'no access'}"
-    done = [each for each in own if each.verdict in _DONE]
-    rest = [each for each in own if each.verdict not in _DONE]
+    done = [each for each in section.rows if each.verdict in _DONE]
+    rest = [each for each in section.rows if each.verdict not in _DONE]
     text = _table(rest) if rest else ""
     if done:
         text += f"<details{'' if rest else ' open'}><summary>{len(done)} for all sizes</summary>{_table(done)}</details>"
     return head + text
 
 
-def _table(verdicts: Iterable[AccessVerdict]) -> str:
-    rows = [
+def _table(rows: Iterable[Row]) -> str:
+    written = [
         f"<tr><td class=whole><code>{escape(each.line)}</code><td class=whole><code>{escape(each.operation)}</code>"
         f"<td><code>{escape(each.array)}</code><td class='whole {_class(each.verdict)}'>{each.verdict}"
         f"<td>{''.join(_details(each))}"
-        for each in verdicts
+        for each in rows
     ]
-    return f"<table><tr><th>line<th>operation<th>array<th>verdict<th>why{''.join(rows)}</table>"
+    return f"<table><tr><th>line<th>operation<th>array<th>verdict<th>why{''.join(written)}</table>"
 
 
-def _details(verdict: AccessVerdict) -> Iterator[str]:
-    if verdict.condition:
-        yield f"<p>if <code>{escape(' and '.join(verdict.condition))}</code>"
-    if verdict.reason:
-        yield f"<p>{escape(verdict.reason)}"
-    if verdict.counterexample is not None:
-        yield _counterexample(verdict.counterexample)
-
-
-def _counterexample(example: Counterexample) -> str:
-    return f"<pre>{escape(str(example))}</pre>"
+def _details(row: Row) -> Iterator[str]:
+    if row.condition:
+        yield f"<p>if <code>{escape(row.condition)}</code>"
+    if row.reason:
+        yield f"<p>{escape(row.reason)}"
+    if row.example:
+        yield f"<pre>{escape(row.example)}</pre>"
 
 
 def _class(verdict: str) -> str:
     return verdict.replace(" ", "-")
 
 
-__all__ = ["page_of"]
+__all__ = ["Row", "Section", "page_of"]

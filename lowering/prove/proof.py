@@ -9,7 +9,7 @@ from typing import Any
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..tt.sanitize.findings import Finding
-from .page import page_of
+from .page import Row, Section, page_of
 from .specify.specification import Specification
 
 TERMINATION = "termination of loops"
@@ -101,6 +101,11 @@ class AccessVerdict:
             text += f"\n  {self.counterexample}"
         return text
 
+    def as_row(self) -> Row:
+        """Returns the verdict as texts of a table."""
+        example = "" if self.counterexample is None else str(self.counterexample)
+        return Row(self.line, self.operation, self.array, self.verdict, " and ".join(self.condition), self.reason, example)
+
     def as_data(self) -> dict[str, Any]:
         """Returns the verdict as data for JSON."""
         example = None if self.counterexample is None else self.counterexample.as_data()
@@ -182,7 +187,14 @@ class Proof:
 
     def as_html(self) -> str:
         """Returns the proof as a page of HTML, which loads nothing, and in which all texts of the kernel's are escaped."""
-        return page_of(self)
+        sections = [
+            Section(prop, self.verdict(prop), [each.as_row() for each in self.accesses if each.prop == prop])
+            for prop in self.properties
+        ]  # fmt: skip
+        example = ", ".join([f"{name} = {value}" for name, value in self.example])
+        made = f"{self.solver}: {self.questions} questions of at most {self.limit} steps, {self.steps} steps; "
+        made += f"digest of the text {self.digest}"
+        return page_of(self.kernel, sections, self.specification, example, self.trusted, made)
 
     def as_json(self) -> str:
         """Returns the proof as a JSON text."""

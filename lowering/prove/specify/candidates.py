@@ -76,7 +76,7 @@ def grids(value: int, numbers: Mapping[str, int], blocks: Iterable[int], symbol:
 
 def assumptions(
     numbers: Mapping[str, int], blocks: Iterable[int], products: Collection[frozenset[str]] = ()
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """Returns comparisons that hold for these numbers, the strongest first. products: if any, the pairs that are multiplied."""
     names = list(numbers)[:_MAX_NAMES]
     sizes = sorted({block for block in blocks if block > 1})[-_MAX_BLOCKS:]
@@ -100,7 +100,7 @@ def assumptions(
 
 
 def is_usual(text: str) -> bool:
-    """Returns whether kernels are often written for what an assumption says: a stride of 1, and sizes that are at least others."""
+    """Returns whether kernels are often written for what an assumption says: a stride of 1, sizes that are at least others."""
     return ">=" in text or text.endswith("== 1")
 
 

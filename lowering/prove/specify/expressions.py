@@ -141,16 +141,16 @@ class _Reader:
         if self.take("**"):
             power = self._atom()
             if not isinstance(power, Number) or power.value > (MAX_POWER if isinstance(base, Number) else _MAX_FACTORS):
-                self.fail(
-                    f"powers have two numbers, as 2**31, and exponents up to {MAX_POWER}, or a size and one up to {_MAX_FACTORS}"
-                )
+                own = f"a size and an exponent up to {_MAX_FACTORS}"
+                self.fail(f"powers have two numbers, as 2**31, and exponents up to {MAX_POWER}, or {own}")
             if isinstance(base, Number):
                 base = Number(base.value**power.value)
             else:
                 if self.powers > before:
                     self.fail("a power of a power is no part of it")
                 self.powers += 1
-                base = functools.reduce(lambda x, _: Call("*", x, base), range(power.value - 1), base) if power.value else Number(1)
+                factors = [base] * power.value
+                base = functools.reduce(lambda x, y: Call("*", x, y), factors) if factors else Number(1)
         return Call("-", Number(0), base) if negative else base
 
     def _atom(self) -> Expression:

@@ -70,6 +70,11 @@ def test_what_is_proven_of_the_sizes_is_left_out(monkeypatch: pytest.MonkeyPatch
     assert left_out == [True, False]
 
 
+def test_another_word_is_refused() -> None:
+    with pytest.raises(jn.UserError, match="sanitize='proof'; fix: True, False or 'prove'"):
+        jn.kernel.from_ttir(_COPY).launch(7, *arrays(100), 100, sanitize="proof")
+
+
 def test_an_access_outside_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     left_out = watched(monkeypatch)
     x, y = arrays(100)

@@ -39,8 +39,9 @@ def test_sizes_are_what_python_makes_of_them() -> None:
     ("text", "why"),
     [
         ("n +", "it ends too soon"), ("n n", "'n' is left over"), ("n $ 2", "'$' is no part"), ("(n", "expected ')'"),
-        ("n ** m", "powers have two numbers"), ("n**9", "one up to 8"),
-        ("(n**8)**8", "a power of a power"), ("(n + (m**2 + 1)**2)**2", "a power of a power"), ("idx[:] + 1", "elements of arrays are for assumptions"), ("9" * 60, "too long"),
+        ("n ** m", "powers have two numbers"), ("n**9", "an exponent up to 8"),
+        ("(n**8)**8", "a power of a power"), ("(n + (m**2 + 1)**2)**2", "a power of a power"),
+        ("idx[:] + 1", "elements of arrays are for assumptions"), ("9" * 60, "too long"),
         ("(" * 60 + "n" + ")" * 60, "nested parentheses"), ("__import__('os')", "is no part"),
     ],
 )  # fmt: skip

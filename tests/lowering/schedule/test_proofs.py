@@ -13,11 +13,11 @@ import pytest
 pytest.importorskip("z3")
 
 from joinery.graph.dims.dim import Dim, product
+from joinery.lowering.choices.options import Options
 from joinery.lowering.host_stages import HostBackend
 from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.pipeline import tile_graph
 from joinery.lowering.program import Launch
-from joinery.lowering.choices.options import Options
 from joinery.lowering.stages import Tiled
 from joinery.lowering.tt.printing import print_module
 from joinery.promotion.float_modes import default_modes
