@@ -31,7 +31,10 @@ class Hints:
         self._terms = world.terms
         self._accesses = list(accesses)
         self.numbers = numbers
-        self._names = {atom: name for name, symbol in world.symbols.items() if name in numbers for atom in symbol.atoms}
+        self._names = {
+            atom: name for name, symbol in world.symbols.items() if name in numbers
+            for atom in symbol.atoms if symbol == variable(atom)
+        }  # fmt: skip
         self._axes = {atom: axis for axis, index in enumerate(world.run().program) for atom in index.atoms}
 
     def _size(self, monomial: Monomial) -> str | None:

@@ -56,7 +56,7 @@ class Launches:
                 continue
             sizes = {}
             for name, symbol in world.symbols.items():
-                sizes[name] = model[next(iter(symbol.atoms))] if symbol.number is None else symbol.number
+                sizes[name] = symbol.value(lambda atom: model[atom])
             if not self._parsed.holds(sizes):
                 continue
             contents: dict[str, int] = {}

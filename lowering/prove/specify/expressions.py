@@ -233,6 +233,12 @@ def has_division(expression: Expression | Assumption) -> bool:
     return any(isinstance(each, Call) and each.operation in ("//", "%", "cdiv") for each in _parts(expression))
 
 
+def is_sum(expression: Expression) -> bool:
+    """Returns whether an expression is made of numbers and names by sums, differences and products alone."""
+    return all(isinstance(each, Number | Name) or (isinstance(each, Call) and each.operation in ("+", "-", "*"))
+               for each in _parts(expression))  # fmt: skip
+
+
 def _parts(expression: Expression | Assumption) -> Iterator[Expression | Assumption]:
     """Yields an expression and all that it is made of, from left to right."""
     yield expression
@@ -288,5 +294,5 @@ def holds(assumption: Assumption, values: Mapping[str, int]) -> bool:
 
 __all__ = [
     "Assumption", "Call", "Comparison", "Elements", "Expression", "Joined", "Name", "Number", "arrays_in", "evaluate",
-    "has_division", "holds", "names_in", "parse_assumption", "parse_size",
+    "has_division", "holds", "is_sum", "names_in", "parse_assumption", "parse_size",
 ]  # fmt: skip

@@ -202,8 +202,36 @@ def test_a_size_is_no_number_where_one_of_several_assumptions_says_so(monkeypatc
                 case Joined(_, parts):
                     waiting += parts[:1]
 
+    other = kernel("%x: !tt.ptr<i32>, %n: i32, %m: i32", _AT_SIZE)
+    either = ["n == 2 * m or n == 100", "m >= 0"]
+    assert not other.prove(either, {"x": "2 * m + 1"}, 1, ("bounds",)).ok
     monkeypatch.setattr(ParsedSpecification, "_comparisons", all_comparisons)
     assert made.prove(["n == 3 or n == 100"], {"x": 4}, 1, ("bounds",)).ok, "the condition of the rule is not tried"
+    assert other.prove(either, {"x": "2 * m + 1"}, 1, ("bounds",)).ok, "the condition of the rule is not tried"
+
+
+def test_a_size_is_what_the_assumptions_say_it_is() -> None:
+    made = kernel("%x: !tt.ptr<i32>, %n: i32, %m: i32, %k: i64", _AT_SIZE)
+    for equation in ("n == 2 * m", "2 * m == n", "n == 2 * m and m == k", "n - 2 * m == 0"):
+        assert made.prove([equation, "m >= 0"], {"x": "2 * m + 1"}, 1, ("bounds",)).ok
+        assert made.prove([equation, "m >= 0"], {"x": "2 * m"}, 1, ("bounds",)).verdict("bounds") == "refuted"
+    circle = ["n == m + 1", "m == k - 1", "k == n"]
+    assert made.prove([*circle, "n >= 0"], {"x": "m + 2"}, 1, ("bounds",)).ok
+    for contradiction in (["n == m + 1", "m == n + 1"], ["n == m * m", "n < 0"], ["n == k", "k == 2**31"]):
+        with pytest.raises(jn.UserError, match="contradict"):
+            made.prove(contradiction, {"x": 9}, 1)
+
+
+def test_what_a_size_is_fits_its_type() -> None:
+    """n is a number of 32 bits, so its factors are small."""
+    made = kernel("%x: !tt.ptr<i8>, %n: i32, %m: i64, %k: i64", """
+  %c0 = arith.constant 0 : i8
+  %p = arith.muli %m, %k : i64
+  %q = arith.muli %p, %k : i64
+  %at = tt.addptr %x, %p : !tt.ptr<i8>, i64
+  tt.store %at, %c0 : !tt.ptr<i8>""")
+    assert made.prove(["n == m * k", "m >= 0", "k >= 0"], {"x": "2**31"}, 1, ("bounds",)).ok
+    assert not made.prove(["n == m * k", "m >= 0", "k >= 0"], {"x": "2**31 - 1"}, 1, ("bounds",)).ok
 
 
 # Regions of maps

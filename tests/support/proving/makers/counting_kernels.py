@@ -298,6 +298,8 @@ class _Maker(Writer):
                              .replace(f"%{name})", f"%own_{name})") for line in lines]  # fmt: skip
                     lines.insert(0, f"  %own_{name} = arith.constant {value} : {self.width}")
                 assume += [each for each in fixed if rng.random() < 0.9]
+        if rng.random() < 0.2:  # one size is made of the other
+            assume.append(rng.choice(["n == m", "m == n", "n == 2 * m", "m == n - 1", "n == m * m", "3 * m + 1 == n"]))
         parameters = ", ".join([f"%{name}: !tt.ptr<{element}>" for name, element in self.elements.items()])
         text = f"tt.func public @k({parameters}, %n: {self.width}, %m: {self.width}) {{\n" + "\n".join(lines)
         text += "\n  tt.return\n}\n"

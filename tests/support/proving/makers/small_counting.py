@@ -28,6 +28,8 @@ class _Counting(_Maker):
                 value = rng.choice(_FIXED)
                 number = str(value) if value >= 0 else f"0 - {-value}"
                 assume.append(rng.choice([f"{name} == {number}", f"{name} >= {number} and {name} <= {number}"]))
+        if rng.random() < 0.2:
+            assume.append(rng.choice(["n == m", "m == n", "n == 2 * m", "m == n - 1", "n == m * m", "3 * m + 1 == n"]))
         return made._replace(kernel=made.kernel._replace(assume=tuple(assume)))
 
     def guarded(self, index: str, end: str) -> tuple[str, str]:
