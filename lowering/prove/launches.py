@@ -56,7 +56,7 @@ class Launches:
                 continue
             sizes = {}
             for name, symbol in world.symbols.items():
-                sizes[name] = symbol.value(lambda atom: model[atom])
+                sizes[name] = symbol.value(model)
             if not self._parsed.holds(sizes):
                 continue
             contents: dict[str, int] = {}

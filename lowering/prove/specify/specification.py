@@ -160,10 +160,11 @@ class ParsedSpecification:
         found: dict[str, Expression] = {}
         for left, relation, right in self._comparisons():
             for one, two in ((left, right), (right, left)):
-                if relation == "==" and isinstance(one, Name) and is_sum(two) and one.name not in names_in(two):
-                    if not isinstance(two, Name) or two.name in numbers or one.name not in numbers:
-                        found.setdefault(one.name, two)
-                        break
+                if relation != "==" or not isinstance(one, Name) or not is_sum(two) or one.name in names_in(two):
+                    continue
+                if not isinstance(two, Name) or two.name in numbers or one.name not in numbers:
+                    found.setdefault(one.name, two)
+                    break
         return found
 
     def _comparisons(self) -> Iterator[tuple[Expression, str, Expression]]:

@@ -81,9 +81,9 @@ class Polynomial:
             return 0
         return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
 
-    def value(self, number: Callable[[int], int]) -> int:
+    def value(self, numbers: Mapping[int, int]) -> int:
         """Returns the number that the polynomial is for these numbers of its atoms."""
-        return sum(factor * prod([number(atom) for atom in monomial]) for monomial, factor in self.terms)
+        return sum(factor * prod([numbers[atom] for atom in monomial]) for monomial, factor in self.terms)
 
     @property
     def constant_part(self) -> int:

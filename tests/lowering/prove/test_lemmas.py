@@ -39,6 +39,7 @@ def value(polynomial: Polynomial, numbers: dict[int, int]) -> int:
         for atom in monomial:
             product *= numbers[atom]
         found += product
+    assert polynomial.value(numbers) == found
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -32,8 +33,17 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _CALLS = frozenset({"min", "max", "cdiv"})
 _LIMIT = 300_000
 """Steps of a question: a tenth of the default, as there are many."""
-MOST_UNKNOWN = 0.04
-"""Share of the kernels of random graphs of which something is unknown; they are printed with their reasons."""
+UNKNOWN = {
+    "ordered": (30, "the width of a sort doubles from pass to pass, which is no sum: what is carried is any number"),
+    "map": (15, "an index that data decides; quotients of the program by a quotient of sizes, beside products of these sizes"),
+    "contract": (9, "quotients of the program by products of quotients of sizes; stores of more lanes than there are columns"),
+    "row": (4, "quotients of an iteration by a quotient of sizes"),
+    "scan": (2, "an offset with the product of a stride, an iteration and a lane"),
+}
+"""By template: of how many kernels of 300 random graphs something may be unknown, and why. They are printed.
+
+What is unknown of any other template, or of more, fails; what is refuted always does.
+"""
 
 
 class Generated(NamedTuple):
@@ -70,12 +80,10 @@ def extents_of(tiled: Tiled, launch: Launch) -> list[int | Dim]:
 
 def proven(tiled: Tiled, launch: Launch, limit: int = _LIMIT) -> Generated:
     """Proves a launch's kernel for all sizes that the graph does not refuse, from 0 on; from 1 on, if 0 makes a difference."""
-    try:
+    found = None
+    with contextlib.suppress(jn.UserError):  # a size that something is divided by may be 0
         found = _proven(tiled, launch, 0, limit)
-    except jn.UserError as error:
-        assert "which may be 0 or less" in str(error)
-        return _proven(tiled, launch, 1, limit)
-    return found if found.bounds != "refuted" else _proven(tiled, launch, 1, limit)
+    return found if found is not None and found.bounds != "refuted" else _proven(tiled, launch, 1, limit)
 
 
 def _proven(tiled: Tiled, launch: Launch, least: int, limit: int) -> Generated:
@@ -151,7 +159,7 @@ def test_kernels_of_benchmarks_are_proven(name: str, sizes: dict[str, int] | Non
 @both_tiers
 def test_kernels_of_random_graphs_are_proven(in_full: bool) -> None:
     """What is refuted is a fault of the schedule; what is unknown is counted, and listed with its reason."""
-    counts: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
     seen = set()
     for seed in range(300 if in_full else 12):
         choices = Choices(f"proofs {seed}")
@@ -163,9 +171,9 @@ def test_kernels_of_random_graphs_are_proven(in_full: bool) -> None:
             seen.add(key)
             found = proven(tiled, launch)
             assert "refuted" not in (found.bounds, found.races), f"graph {seed}: {found}"
-            is_proven = found.bounds in PROVED and found.races in PROVED
-            counts["proven" if is_proven else f"unknown: {found.template}"] += 1
-            if not is_proven:
-                print(f"graph {seed}: {found}")
-    print(counts)
-    assert sum(counts.values()) - counts["proven"] <= MOST_UNKNOWN * sum(counts.values()), counts
+            if found.bounds not in PROVED or found.races not in PROVED:
+                assert found.template in UNKNOWN, f"graph {seed}: {found}"
+                unknown[found.template] += 1
+                print(f"graph {seed}: {found}\n  listed: {UNKNOWN[found.template][1]}")
+    print(f"{len(seen)} kernels; something is unknown of {dict(unknown)}")
+    assert all(count <= UNKNOWN[template][0] for template, count in unknown.items()), unknown
