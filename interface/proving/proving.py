@@ -31,7 +31,7 @@ from ..tensor_arguments import TensorDescriptor
 from ..texts import MakeArguments
 
 Sanitize = Callable[..., Report]
-_MAX_HELD = 256
+_MAX_REMEMBERED = 256
 """Sizes of launches of which it is remembered whether everything is proven."""
 
 
@@ -44,7 +44,7 @@ class KernelProver:
         self._sanitize = sanitize
         self._arguments = arguments
         self._prepared: PreparedFunction | None = None
-        self._held: dict[Hashable, bool] = {}
+        self._are_proven: dict[Hashable, bool] = {}
 
     def __repr__(self) -> str:
         return f"<prove of @{self._function.sym_name.data}>"
@@ -117,11 +117,11 @@ class KernelProver:
         with default_modes():
             found = _launch(self._function, grid_extents(grid), args, with_contents=False)
         key = (tuple(found.numbers.items()), tuple(found.elements.items()), found.grid)
-        if key not in self._held:
-            if len(self._held) >= _MAX_HELD:
-                self._held.clear()
-            self._held[key] = self._holds_at(found)
-        return self._held[key]
+        if key not in self._are_proven:
+            if len(self._are_proven) >= _MAX_REMEMBERED:
+                self._are_proven.clear()
+            self._are_proven[key] = self._holds_at(found)
+        return self._are_proven[key]
 
     def _holds_at(self, launch: Launch) -> bool:
         assume = [f"{name} == {number}" for name, number in launch.numbers.items()]

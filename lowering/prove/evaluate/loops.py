@@ -180,8 +180,8 @@ def _stays_exact(run: Run, loop: Operation, number: int, lanes: Lanes, increment
         run.open_loops += 1
         try:
             ev = context(run, before).taking(before.args[number], lanes, Integer(unknown, width))
-            held = ev.under(ev.condition(terminator(before).operands[0], ()).formula)
-            found = run.exact[key] = held.is_shown(within(unknown + increment, -half, half - 1))
+            holding = ev.under(ev.condition(terminator(before).operands[0], ()).formula)
+            found = run.exact[key] = holding.is_shown(within(unknown + increment, -half, half - 1))
         finally:
             run.open_loops -= 1
     return found
