@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 
 from .random_kernels import RandomKernel
-from .writing import Writer
+from .writing import Writer, can_hold
 
 _FIXED = [0, 1, 2, 3, 4, 7, 8, 16, 17, 100, 127, -1, -3, -128]
 _BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}
@@ -300,6 +300,8 @@ class _Maker(Writer):
                 assume += [each for each in fixed if rng.random() < 0.9]
         if rng.random() < 0.2:  # one size is made of the other
             assume.append(rng.choice(["n == m", "m == n", "n == 2 * m", "m == n - 1", "n == m * m", "3 * m + 1 == n"]))
+        while assume and not can_hold(assume, (*_FIXED, half - 1, half - 3, half // 2)):
+            del assume[0]
         parameters = ", ".join([f"%{name}: !tt.ptr<{element}>" for name, element in self.elements.items()])
         text = f"tt.func public @k({parameters}, %n: {self.width}, %m: {self.width}) {{\n" + "\n".join(lines)
         text += "\n  tt.return\n}\n"

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import random
 
-from joinery.lowering.prove.specify.specification import Specification
-
 from .small_kernels import Access, Binary, Node, Select, SmallKernel, While, _Maker
+from .writing import can_hold
 
 _FIXED = (0, 1, 2, 3, 4, 8, 16, 33, 64, 100, 126, 127, -1, -2, -128)
 
@@ -32,7 +31,7 @@ class _Counting(_Maker):
                 assume.append(rng.choice([f"{name} == {number}", f"{name} >= {number} and {name} <= {number}"]))
         if rng.random() < 0.2:
             assume.append(rng.choice(["n == m", "m == n", "n == 2 * m", "m == n - 1", "n == m * m", "3 * m + 1 == n"]))
-        while assume and not _can_hold(assume):
+        while assume and not can_hold(assume, _FIXED):
             del assume[0]
         return made._replace(kernel=made.kernel._replace(assume=tuple(assume)))
 
@@ -164,13 +163,6 @@ class _Counting(_Maker):
         self.body.append(Select(made, flags, computes, left))
         self.blocks |= {made, flags, computes}
         return made
-
-
-def _can_hold(assume: list[str]) -> bool:
-    """Whether some sizes satisfy assumptions: others are refused, and try nothing."""
-    parsed = Specification.of(assume, {}, "1").parsed()
-    values = (*range(-4, 40), *_FIXED)
-    return any(parsed.holds({"n": n, "m": m}) for n in values for m in values)
 
 
 def small_counting_kernel(rng: random.Random) -> SmallKernel:
