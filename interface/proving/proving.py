@@ -71,8 +71,8 @@ class KernelProver:
             limit: how many steps of the solver's resource count one question may take. Beyond it the answer is "unknown", on
                 every machine.
 
-        Sizes are expressions of `+ - * // %`, `cdiv`, `min`, `max` and `2**31`, over integer parameters of the kernel and new
-        names, which stand for any number.
+        Sizes are expressions of `+ - * // %`, `cdiv`, `min`, `max`, `2**31` and `n**2`, over integer parameters of the kernel and
+        new names, which stand for any number.
 
         Raises `UserError` for expressions that cannot be read, unknown names, and assumptions that contradict each other;
         `UnsupportedError` for properties there are not, and where z3 is not installed.
