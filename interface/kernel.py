@@ -218,7 +218,7 @@ class Kernel(Provable):
 
     def _first_look(
         self, grid: int | Sequence[int], args: Sequence[Any], unwritten: Mapping[int, Array], needs_barriers: bool,
-        undefined_arithmetic: bool, apart: bool,
+        undefined_arithmetic: bool = False, apart: bool = False,
     ) -> FirstLook:  # fmt: skip
         """Run a launch natively, and return whether the sanitizer would find nothing; if it might, undo it."""
         extents = grid_extents(grid)
