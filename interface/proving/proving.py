@@ -24,6 +24,7 @@ from ...lowering.tt.dialect.functions import FuncOp
 from ...lowering.tt.dialect.memory.descriptor_types import TensorDescType
 from ...lowering.tt.host_values import DescriptorArgument, TableArgument
 from ...lowering.tt.sanitize.findings import Finding, Report
+from ...lowering.tt.sanitize.guard import giving_up_after
 from ...lowering.tt.types import numpy_dtype
 from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
@@ -31,6 +32,8 @@ from ..tensor_arguments import TensorDescriptor
 from ..texts import MakeArguments
 
 Sanitize = Callable[..., Report]
+_MAX_ITERATIONS = 20_000
+"""Iterations of loops with a condition, after which a launch that may refute something is given up: it may never end."""
 _MAX_REMEMBERED = 256
 """Sizes of launches of which it is remembered whether everything is proven."""
 
@@ -71,8 +74,8 @@ class KernelProver:
             limit: how many steps of the solver's resource count one question may take. Beyond it the answer is "unknown", on
                 every machine.
 
-        Sizes are expressions of `+ - * // %`, `cdiv`, `min`, `max`, `2**31` and `n**2`, over integer parameters of the kernel and
-        new names, which stand for any number.
+        Sizes are expressions of `+ - * // %`, `cdiv`, `min`, `max`, `2**31` and `n**2`, over integer parameters of the kernel
+        and new names, which stand for any number.
 
         Raises `UserError` for expressions that cannot be read, unknown names, and assumptions that contradict each other;
         `UnsupportedError` for properties there are not, and where z3 is not installed.
@@ -216,7 +219,8 @@ class KernelProver:
         """Run a launch with these sizes in the sanitizer, and return what it finds."""
         try:
             arguments = launch_arguments(self._function, sizes, extents, contents)
-            return self._sanitize(grid, *arguments).findings
+            with giving_up_after(_MAX_ITERATIONS):
+                return self._sanitize(grid, *arguments).findings
         except JoineryError:
             return ()  # arguments that no launch takes
 

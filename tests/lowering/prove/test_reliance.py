@@ -170,6 +170,27 @@ def test_that_a_counter_stays_exact_rests_on_the_condition_and_the_step(monkeypa
     assert made.prove(["s >= 0", "n + s <= 2**31 + 1"], {"x": "n"}, 1, ("bounds",)).ok
 
 
+@pytest.mark.parametrize("where", ["in the loop", "behind it"])
+def test_a_launch_that_never_ends_is_given_up(where: str) -> None:
+    """A run that may refute an access is one of a kernel that may loop for ever."""
+    store = """
+    %at = tt.addptr %x, %n : !tt.ptr<i32>, i32
+    tt.store %at, %n : !tt.ptr<i32>"""
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", f"""
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %last = scf.while (%i = %c0) : (i32) -> i32 {{
+    %go = arith.cmpi ne, %i, %n : i32
+    scf.condition(%go) %i : i32
+  }} do {{
+  ^bb0(%j: i32):{store if where == "in the loop" else ""}
+    %next = arith.xori %j, %c1 : i32
+    scf.yield %next : i32
+  }}{store if where != "in the loop" else ""}""")
+    proof = made.prove("n >= 2", {"x": "n"}, 1, ("bounds",))
+    assert proof.verdict("bounds") == ("refuted" if where == "in the loop" else "unknown")
+
+
 # Sizes that are one number
 
 _AT_SIZE = """
