@@ -32,7 +32,7 @@ from ..tensor_arguments import TensorDescriptor
 from ..texts import MakeArguments
 
 Sanitize = Callable[..., Report]
-_MAX_ITERATIONS = 20_000
+_MAX_ITERATIONS = 5_000
 """Iterations of loops with a condition, after which a launch that may refute something is given up: it may never end."""
 _MAX_REMEMBERED = 256
 """Sizes of launches of which it is remembered whether everything is proven."""
