@@ -30,6 +30,15 @@ class _Maker(Writer):
     counters: list[str]
     has_range: bool
 
+    def number(self, value: int, kind: str) -> str:
+        """A constant, wrapped to its width: faults double it."""
+        half = 1 << (_BITS[kind.split("x")[-1].rstrip(">")] - 1)
+        if self.goes_wrong(0.03):
+            value += self.rng.choice([-1, 1, value])
+        value = (value + half) % (2 * half) - half
+        text = f"dense<{value}>" if kind.startswith("tensor") else str(value)
+        return self.made(f"arith.constant {text} : {kind}", kind)
+
     def end(self) -> int:
         """A number near the end of the type."""
         half = 1 << (_BITS[self.width] - 1)
