@@ -3,7 +3,7 @@
 #   make test       the tests without the slow ones, ruff and mypy beside them
 #   make test-slow  the slow ones alone
 #   make test-all   both, with ruff, mypy and the site; random tests try cases of their own
-#   make prove      proofs of the corpus and of its mutants, against random launches; PROVE_ARGS="-k mutants"
+#   make prove      proofs of the corpus, of its mutants against random launches, and of generated kernels; PROVE_ARGS="-k mutants"
 #   make mutants    PTX with one synchronising instruction deleted, moved or made wrong: does the simulator notice? MUTANTS="product sm_80"
 #   make test-triton  does Triton's own parser accept what joinery prints?
 #   make test-doors  programs of Triton and models of PyTorch through joinery, in an environment with both
@@ -116,7 +116,7 @@ mutants: venv
 	$(RUN) -m tests.mutation $(MUTANTS)
 
 prove: venv
-	$(RUN) -m pytest -q -s tests/lowering/prove $(PROVE_ARGS)
+	$(RUN) -m pytest -q -s tests/lowering/prove tests/lowering/schedule/test_proofs.py $(PROVE_ARGS)
 
 lint: venv
 	$(RUN) -m ruff check .

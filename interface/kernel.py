@@ -163,7 +163,7 @@ class Kernel(Provable):
 
     def sanitize(
         self, grid: int | Sequence[int], *args: Any, unwritten: Mapping[int, Array] | None = None, needs_barriers: bool = False,
-        undefined_arithmetic: bool = False, notes: bool = True,
+        undefined_arithmetic: bool = False, notes: bool = True, proofs: bool = False,
     ) -> Report:  # fmt: skip
         """Run all programs under the sanitizer, with the arguments of `interpret`.
 
@@ -183,9 +183,14 @@ class Kernel(Provable):
                 run natively first, by code that stops where a finding is possible; only then is it undone and looked at. That
                 takes a small part of the time of a launch that has no findings. `sanitizer_obstacle` says why it is not done.
                 Of more than 64 programs, some do not run when something is found in others (`Report.looked_at`).
+            proofs: without `notes`, whether races are not watched natively where none is proven possible at the sizes of the
+                call (`prove`). The first call of these sizes waits for the proof. Needs z3.
         """
         args = self._arguments(grid, args)
-        look = None if notes else self._first_look(grid, args, unwritten or {}, needs_barriers, undefined_arithmetic)
+        look = None
+        if not notes:
+            apart = proofs and self.prove.holds_at(grid, args)
+            look = self._first_look(grid, args, unwritten or {}, needs_barriers, undefined_arithmetic, apart)
         if look is not None and look.is_clean:
             return Report(())
         facts = (self.name, unwritten, needs_barriers, undefined_arithmetic)
@@ -213,7 +218,7 @@ class Kernel(Provable):
 
     def _first_look(
         self, grid: int | Sequence[int], args: Sequence[Any], unwritten: Mapping[int, Array], needs_barriers: bool,
-        undefined_arithmetic: bool = False,
+        undefined_arithmetic: bool = False, apart: bool = False,
     ) -> FirstLook:  # fmt: skip
         """Run a launch natively, and return whether the sanitizer would find nothing; if it might, undo it."""
         extents = grid_extents(grid)
@@ -223,11 +228,11 @@ class Kernel(Provable):
             arguments = self._kernel_arguments(args)
         except UserError:
             return UNKNOWN  # the sanitizer says what is wrong with them
-        return self._native_sanitizer.look(extents, arguments, unwritten, needs_barriers, undefined_arithmetic)
+        return self._native_sanitizer.look(extents, arguments, unwritten, needs_barriers, undefined_arithmetic, apart)
 
     def launch(
-        self, grid: int | Sequence[int], *args: Any, device: str = "cpu", target: str | None = None, sanitize: bool = False,
-        threads: int | None = None, warps: int = DEFAULT_WARPS, check_bounds: bool = False,
+        self, grid: int | Sequence[int], *args: Any, device: str = "cpu", target: str | None = None,
+        sanitize: bool | str = False, threads: int | None = None, warps: int = DEFAULT_WARPS, check_bounds: bool = False,
     ) -> None:  # fmt: skip
         """Run all programs of the grid, natively; the kernel is compiled at the first launch.
 
@@ -237,7 +242,8 @@ class Kernel(Provable):
             device: "cpu"; "cuda" or "cuda:1": the GPU of that number; "auto": "cuda" if there is one, else "cpu"; "ptxsim":
                 the kernel's PTX, interpreted and checked; broken rules raise `PtxCheckError`.
             target: with "ptxsim" the GPU that the PTX is made for; "sm_80" by default.
-            sanitize: run under the sanitizer instead (see `sanitize`), and raise `SanitizerError` if it finds something.
+            sanitize: run under the sanitizer instead (see `sanitize`), and raise `SanitizerError` if it finds something;
+                "prove": with `proofs`.
             threads: threads of the CPU to use; None for the default.
             warps: on a GPU, how many warps of 32 threads run one program, a power of two up to 32; 4 by default.
             check_bounds: run code for the CPU that compares every access with the array that it may reach. One outside of it
@@ -263,9 +269,11 @@ class Kernel(Provable):
             self._launch(grid_extents(grid), args, device, target, sanitize, threads, warps, check_bounds)
 
     def _launch(
-        self, extents: tuple[int, int, int], args: Sequence[Any], device: str, target: str | None, sanitize: bool,
+        self, extents: tuple[int, int, int], args: Sequence[Any], device: str, target: str | None, sanitize: bool | str,
         threads: int | None, warps: int, check_bounds: bool,
     ) -> None:  # fmt: skip
+        if sanitize not in (True, False, "prove"):
+            raise UserError(f"launch: sanitize={sanitize!r}; fix: True, False or 'prove'")
         if device == "auto":
             from ..runtime.cuda.current import why_unavailable
 
@@ -277,7 +285,7 @@ class Kernel(Provable):
             from ..runtime.cuda.device import cuda_device
 
             gpu = cuda_device(device)  # without one nothing is compiled
-            self.on_cuda.launch(gpu, extents, args, target, sanitize, warps)
+            self.on_cuda.launch(gpu, extents, args, target, bool(sanitize), warps)
             return
         if device == "ptxsim":
             given = supplied(self.name, self.parameters, args)
@@ -289,7 +297,7 @@ class Kernel(Provable):
                 "target, and on device='ptxsim'"
             )
         if sanitize:
-            report = self.sanitize(extents, *args, notes=False)
+            report = self.sanitize(extents, *args, notes=False, proofs=sanitize == "prove")
             if report.findings:
                 raise SanitizerError(self.name, report)
             return

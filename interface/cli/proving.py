@@ -36,7 +36,8 @@ def add_prove(add: Add) -> None:
     )
     properties = "bounds, races, overflow (default: these three), termination of loops"
     parser.add_argument("--property", dest="properties", metavar="NAME", action="append", help=properties)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="how the proof is shown (default: text)")
+    formats = ("text", "json", "html")
+    parser.add_argument("--format", choices=formats, default="text", help="how the proof is shown (default: text)")
     parser.add_argument("--verify", metavar="PROOF", help="prove again what a file of --format json says, and nothing else")
     parser.add_argument("--limit", type=int, metavar="STEPS", help="most steps of the solver for one question")
     add_triton_c_options(parser)
@@ -68,7 +69,8 @@ def _prove(options: argparse.Namespace) -> int:
 
 
 def _written(proof: Proof, format_: str) -> int:
-    sys.stdout.write(f"{proof if format_ == 'text' else proof.as_json()}\n")
+    shown = {"text": proof.__str__, "json": proof.as_json, "html": proof.as_html}[format_]()
+    sys.stdout.write(f"{shown.rstrip()}\n")
     return _PROVEN if proof.ok else _REFUTED if proof.refuted else _OPEN
 
 

@@ -148,11 +148,13 @@ class NativeSanitizer:
         unwritten: Mapping[int, Array],
         needs_barriers: bool,
         undefined_arithmetic: bool = False,
+        apart: bool = False,
     ) -> FirstLook:
         """Run a launch natively, and return whether the sanitizer would find nothing in it, and which program stopped it.
 
         If something might be found, memory is as it was before; if not, `unwritten` is updated. Arguments are as for
-        `Kernel.sanitize`.
+        `Kernel.sanitize`. apart: whether it is proven of launches of these sizes, whose arrays do not overlap, that no programs
+        and no lanes race.
         """
         if self.obstacle is not None or arguments.listed or not 0 < _programs(extents) <= MAX_PROGRAMS:
             return UNKNOWN
@@ -167,7 +169,8 @@ class NativeSanitizer:
         looked_at = {group: _blank(region, arguments, unwritten) for group, region in regions.items()}
         blank = {group: found for group, found in looked_at.items() if found is not None}
         wraps = self._may_wrap(extents, arguments.values)
-        variant = self._variant(Plan(groups, frozenset(blank), wraps, needs_barriers, undefined_arithmetic))
+        is_apart = apart and not groups and not needs_barriers
+        variant = self._variant(Plan(groups, frozenset(blank), wraps, needs_barriers, undefined_arithmetic, is_apart))
         if variant is None:
             return UNKNOWN
 
@@ -286,7 +289,7 @@ class NativeSanitizer:
 
         def compiled(specialization: LaunchSpecialization) -> HostObject:
             details = f"{plan.groups} {sorted(plan.unwritten)} {plan.wraps} {plan.needs_barriers} {plan.undefined_arithmetic}"
-            details += f" {specialization}"
+            details += f" {plan.apart} {specialization}"
             key = f"sanitizer {self._identity} {details}"
             kept = None if self._store is None else self._store.get_bytes(key)
             if kept is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from xdsl.ir import Operation
 
 from ...lowering.prove.guessing import Launch, guess
 from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare
-from ...lowering.prove.proof import DEFAULT_PROPERTIES, PROPERTIES, Proof
+from ...lowering.prove.proof import DEFAULT_PROPERTIES, PROPERTIES, PROVEN, Proof
 from ...lowering.prove.prover import Prover, written_arrays
 from ...lowering.prove.specify.expressions import evaluate
 from ...lowering.prove.specify.specification import GRID_NAMES, Specification
@@ -24,6 +24,7 @@ from ...lowering.tt.dialect.functions import FuncOp
 from ...lowering.tt.dialect.memory.descriptor_types import TensorDescType
 from ...lowering.tt.host_values import DescriptorArgument, TableArgument
 from ...lowering.tt.sanitize.findings import Finding, Report
+from ...lowering.tt.sanitize.guard import giving_up_after
 from ...lowering.tt.types import numpy_dtype
 from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
@@ -31,6 +32,10 @@ from ..tensor_arguments import TensorDescriptor
 from ..texts import MakeArguments
 
 Sanitize = Callable[..., Report]
+_MAX_ITERATIONS = 5_000
+"""Iterations of loops with a condition, after which a launch that may refute something is given up: it may never end."""
+_MAX_REMEMBERED = 256
+"""Sizes of launches of which it is remembered whether everything is proven."""
 
 
 class KernelProver:
@@ -42,6 +47,7 @@ class KernelProver:
         self._sanitize = sanitize
         self._arguments = arguments
         self._prepared: PreparedFunction | None = None
+        self._are_proven: dict[Hashable, bool] = {}
 
     def __repr__(self) -> str:
         return f"<prove of @{self._function.sym_name.data}>"
@@ -68,8 +74,8 @@ class KernelProver:
             limit: how many steps of the solver's resource count one question may take. Beyond it the answer is "unknown", on
                 every machine.
 
-        Sizes are expressions of `+ - * // %`, `cdiv`, `min`, `max` and `2**31`, over integer parameters of the kernel and new
-        names, which stand for any number.
+        Sizes are expressions of `+ - * // %`, `cdiv`, `min`, `max`, `2**31` and `n**2`, over integer parameters of the kernel
+        and new names, which stand for any number.
 
         Raises `UserError` for expressions that cannot be read, unknown names, and assumptions that contradict each other;
         `UnsupportedError` for properties there are not, and where z3 is not installed.
@@ -101,6 +107,35 @@ class KernelProver:
             found = guess(self._expanded(), launch)
         _check_guess(found, launch)
         return found
+
+    def holds_at(self, grid: int | Sequence[int], args: Sequence[Any]) -> bool:
+        """Return whether bounds and races are proven of every launch with the sizes of this one, in whatever arrays.
+
+        Args:
+            grid, args: those of a launch of the function. Contents of arrays are not looked at.
+
+        What is proven is about arrays that do not overlap, and of nothing that is undefined or wraps.
+        """
+        load_z3()
+        with default_modes():
+            found = _launch(self._function, grid_extents(grid), args, with_contents=False)
+        key = (tuple(found.numbers.items()), tuple(found.elements.items()), found.grid)
+        if key not in self._are_proven:
+            if len(self._are_proven) >= _MAX_REMEMBERED:
+                self._are_proven.clear()
+            self._are_proven[key] = self._holds_at(found)
+        return self._are_proven[key]
+
+    def _holds_at(self, launch: Launch) -> bool:
+        assume = [f"{name} == {number}" for name, number in launch.numbers.items()]
+        specification = Specification.of(assume, launch.elements, launch.grid)
+        properties = ("bounds", "races")
+        try:
+            with default_modes():
+                proof = Prover(self._expanded(), specification, None, DEFAULT_LIMIT).prove(properties)
+        except (UserError, UnsupportedError):
+            return False  # sizes for which a promise of the text does not hold: the sanitizer says so
+        return all(proof.verdict(each) == PROVEN for each in properties)
 
     def _refuse_shared_memory(self, args: Sequence[Any]) -> None:
         """Refuse a launch in which an array that is written overlaps another one: a proof is about arrays that do not."""
@@ -184,13 +219,14 @@ class KernelProver:
         """Run a launch with these sizes in the sanitizer, and return what it finds."""
         try:
             arguments = launch_arguments(self._function, sizes, extents, contents)
-            return self._sanitize(grid, *arguments).findings
+            with giving_up_after(_MAX_ITERATIONS):
+                return self._sanitize(grid, *arguments).findings
         except JoineryError:
             return ()  # arguments that no launch takes
 
 
-def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any]) -> Launch:
-    """Returns the numbers and extents of a launch."""
+def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any], with_contents: bool = True) -> Launch:
+    """Returns the numbers and extents of a launch. with_contents: whether what arrays of integers hold is looked at."""
     numbers: dict[str, int] = {}
     elements: dict[str, int] = {}
     contents: dict[str, tuple[int, int]] = {}
@@ -206,7 +242,7 @@ def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any]) -
                 continue
             parameter.array(argument)
             elements[name] = argument.size
-            if argument.dtype.kind in "iu" and argument.size:
+            if with_contents and argument.dtype.kind in "iu" and argument.size:
                 signed = argument.view(f"i{argument.itemsize}")
                 contents[name] = int(signed.min()), int(signed.max())
         elif t.is_integer(parameter.type) and t.bit_width(parameter.type) > 1:

@@ -6,7 +6,7 @@ Every guess holds in the launch, so guesses never contradict each other. What th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...promotion.dataclass import dataclass
 from ..tt import types as t
@@ -15,9 +15,10 @@ from . import claims
 from .evaluate.contexts import NotModelled
 from .evaluate.evaluator import Run
 from .evaluate.values import Pointer
+from .hints import Hints
 from .preparation import Access, PreparedFunction
 from .specify import candidates
-from .specify.expressions import parse_assumption, parse_size
+from .specify.expressions import Assumption, names_in, parse_assumption, parse_size
 from .specify.specification import GRID_NAMES, Specification
 from .terms.atoms import Terms
 from .terms.formulas import Formula, at_most, polynomials_of
@@ -27,11 +28,13 @@ from .world import ALWAYS, AccessTerms, World
 
 _MAX_CANDIDATES = 6
 _MAX_GRIDS = 6
+_MANY = 12
+_MAX_ONES = 6
 _MAX_POOL = 160
 _MAX_PARTNERS = 12
 _LIMIT = 300_000
-_TOTAL = 20_000_000
-_FOR_A_GRID = 4_000_000
+_TOTAL = 40_000_000
+_FOR_A_GRID = 12_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +70,51 @@ class _Guess:
         self.prepared = prepared
         self.launch = launch
         self.blocks = _blocks(prepared)
+        self.budget = Budget(_LIMIT, _FOR_A_GRID)
+        self.texts: list[str] = []
+        self.numbers = _used(prepared, launch.numbers)
+        self.hints = self._make_hints()
         used = {op.properties["axis"].value.data for op in prepared.function.walk() if op.name == "tt.get_program_id"}  # type: ignore[attr-defined]
         self.axes = [
-            candidates.grids(value, launch.numbers, self.blocks, GRID_NAMES[axis]) if axis in used or value != 1 else ["1"]
-            for axis, value in enumerate(launch.grid)
-        ]  # fmt: skip
-        self.budget = Budget(_LIMIT, 0)
+            self._axis(axis, value) if axis in used or value != 1 else ["1"] for axis, value in enumerate(launch.grid)
+        ]
+        self.products = self.hints.products([axis[0] for axis in self.axes])
+
+    def _axis(self, axis: int, value: int) -> list[str]:
+        """Returns what the number of programs along an axis may be, the likeliest first."""
+        first = self.hints.grids(axis, value)
+        if not first and value > 1:
+            first = [*[name for name, number in self.numbers.items() if number == value][:1], GRID_NAMES[axis]]
+        return list(dict.fromkeys([*first, *candidates.grids(value, self.numbers, self.blocks, GRID_NAMES[axis])]))
+
+    def _make_hints(self) -> Hints:
+        """Returns what the kernel's masks and addresses say, for a grid of any size."""
+        world = self._world(candidates.signs(self.numbers), {}, GRID_NAMES)
+        terms = [world.access_terms(access) for accesses in self._by_array(world).values() for access in accesses]
+        return Hints(world, terms, self.numbers)
 
     def run(self) -> Specification:
-        signs = candidates.signs(self.launch.numbers)
+        signs = candidates.signs(self.numbers)
+        ones = [f"{name} == 1" for name, number in self.numbers.items() if number == 1][:_MAX_ONES]
         left = _TOTAL
         best: tuple[tuple[int, int], Specification] | None = None
-        for number, grid in enumerate(itertools.islice(itertools.product(*self.axes), _MAX_GRIDS)):
-            names = dict(self.launch.numbers)
+        ranked = sorted(itertools.product(*[range(len(axis)) for axis in self.axes]), key=sum)[:_MAX_GRIDS]
+        tried = [(ranks, fixed) for ranks in ranked for fixed in ([[], ones] if ones else [[]])]
+        for number, (ranks, fixed) in enumerate(tried):
+            grid = [axis[rank] for axis, rank in zip(self.axes, ranks, strict=True)]
+            names = dict(self.numbers)
             for axis, text in enumerate(grid):
                 if text == GRID_NAMES[axis]:
                     names[text] = self.launch.grid[axis]
             self.budget.left = given = min(_FOR_A_GRID, left)
-            found, proven, all_, relations = self._with_grid((grid[0], grid[1], grid[2]), names, signs)
+            found, proven, all_, relations = self._with_grid((grid[0], grid[1], grid[2]), names, [*signs, *fixed])
             left -= given - self.budget.left
+            relations = [*relations, *fixed]
             score = (proven, -sum(10 if "==" in each else 1 for each in relations))
             if best is None or score > best[0]:
                 best = score, found
-            if left <= 0 or (proven == all_ and (number > 2 or not any("==" in each or "%" in each for each in relations))):
+            few = number >= min(3, len(tried) - 1)
+            if left <= 0 or (proven == all_ and (few or not any("==" in each or "%" in each for each in relations))):
                 break
         assert best is not None
         return best[1]
@@ -99,15 +124,15 @@ class _Guess:
     ) -> tuple[Specification, int, int, list[str]]:
         ranges: list[str] = []
         sizes = {
-            name: candidates.extents(value, names)[:_MAX_CANDIDATES] for name, value in self.launch.elements.items()
-            if name in self.prepared.arrays
+            name: list(dict.fromkeys([*self._hinted(name, value, grid), *candidates.extents(value, names)]))[:_MAX_CANDIDATES]
+            for name, value in self.launch.elements.items() if self._has_extent(name)
         }  # fmt: skip
         chosen = {name: options[0] for name, options in sizes.items()}
         world = self._world(signs, {}, grid)
         by_array = self._by_array(world)
-        texts = candidates.assumptions(names, self.blocks)[-_MAX_POOL:]
+        self.texts = texts = self._pool(world, by_array, names)
         pool = [parse_assumption(text) for text in texts]
-        formulas = [self._formula(world, each) for each in pool]
+        formulas = self._named(world, pool)
         for name, accesses in by_array.items():
             if name not in sizes:
                 continue
@@ -125,7 +150,7 @@ class _Guess:
             if best < len(accesses):  # with everything that holds in the launch
                 for option in sizes[name]:
                     world.extents[position] = world.size(parse_size(option, "extent"))
-                    proven = sum(self._is_inside(world, access, formulas) for access in accesses)
+                    proven = sum(self._is_inside_with(world, access, formulas) for access in accesses)
                     if proven > best:
                         best, best_option = proven, option
                         break
@@ -136,7 +161,7 @@ class _Guess:
         if ranges:
             world = self._world([*signs, *relations, *ranges], chosen, grid)
             by_array = self._by_array(world)
-            relations += self._relations(world, by_array, [self._formula(world, each) for each in pool], texts)
+            relations += self._relations(world, by_array, self._named(world, pool), texts)
             world = self._world([*signs, *relations, *ranges], chosen, grid)
             by_array = self._by_array(world)
         else:
@@ -150,6 +175,16 @@ class _Guess:
         )
         all_ = len(self._targets(world, by_array))
         return specification, proven, all_, relations
+
+    def _has_extent(self, name: str) -> bool:
+        """Returns whether a parameter is an array without a descriptor, whose launches check its extent."""
+        position = self.prepared.arrays.get(name)
+        return position is not None and not self.prepared.parameters[position].rank
+
+    def _hinted(self, name: str, value: int, grid: tuple[str, str, str]) -> list[str]:
+        position = self.prepared.arrays[name]
+        element = self.prepared.parameters[position].element_size
+        return self.hints.extents(position, element, grid, self.launch.grid, value)
 
     def _world(self, assume: Sequence[str], extents: Mapping[str, str], grid: tuple[str, str, str]) -> World:
         parsed = Specification(tuple(assume), tuple(extents.items()), grid).parsed()
@@ -186,6 +221,45 @@ class _Guess:
         fault = claims.outside(world, access, terms.pointer)
         return fault is not None and world.solver.is_impossible(*world.base, *given, terms.live, fault)
 
+    def _pool(self, world: World, by_array: Mapping[str, list[Access]], names: Mapping[str, int]) -> list[str]:
+        """Returns assumptions that hold in the launch, about sizes from which one array is addressed."""
+        found: dict[str, None] = {}
+        for accesses in by_array.values():
+            about: set[str] = set()
+            for access in accesses:
+                terms = world.access_terms(access)
+                assert isinstance(terms.pointer, Pointer)
+                about |= _names(world, [terms.live, at_most(terms.pointer.offset, 0)])
+            own = {name: number for name, number in names.items() if name in about}
+            found.update(dict.fromkeys(candidates.assumptions(own, self.blocks, self.products)[-_MAX_POOL:]))
+        return list(found)
+
+    def _named(self, world: World, pool: Sequence[Assumption]) -> list[tuple[Formula, frozenset[str]]]:
+        """Returns assumptions as formulas, with the sizes that they are about."""
+        return [(self._formula(world, each), frozenset(names_in(each))) for each in pool]
+
+    def _is_inside_with(self, world: World, access: Access, formulas: Sequence[tuple[Formula, frozenset[str]]]) -> bool:
+        """Returns whether an access is inside its array where all assumptions hold that are about its sizes."""
+        terms = world.access_terms(access)
+        assert isinstance(terms.pointer, Pointer)
+        fault = claims.outside(world, access, terms.pointer)
+        if fault is None:
+            return False
+        target = [terms.live, fault]
+        names = _names(world, target)
+        return any(
+            world.solver.is_impossible(*world.base, *[formulas[number][0] for number in tier], *target)
+            for tier in self._tiers(formulas, names)
+        )
+
+    def _tiers(self, named: Sequence[tuple[Formula, frozenset[str]]], names: frozenset[str]) -> Iterator[list[int]]:
+        """Yields positions of assumptions about some sizes: the usual ones, with which less is asked, and all."""
+        own = [number for number, (_, about) in enumerate(named) if about <= names]
+        usual = [number for number in own if candidates.is_usual(self.texts[number])]
+        yield usual
+        if usual != own:
+            yield own
+
     def _targets(self, world: World, by_array: Mapping[str, list[Access]]) -> list[list[Formula]]:
         """Returns what must be impossible: accesses outside their arrays, programs and lanes that meet."""
         found: list[list[Formula]] = []
@@ -205,18 +279,24 @@ class _Guess:
         return found
 
     def _relations(
-        self, world: World, by_array: Mapping[str, list[Access]], formulas: list[Formula], texts: list[str]
-    ) -> list[str]:
+        self, world: World, by_array: Mapping[str, list[Access]], named: Sequence[tuple[Formula, frozenset[str]]],
+        texts: list[str],
+    ) -> list[str]:  # fmt: skip
         """Returns assumptions from the pool with which more is proven than without, none of them for nothing."""
         def is_impossible(target: list[Formula], given: Sequence[Formula]) -> bool:
             return world.solver.is_impossible(*world.base, *given, *target)
 
+        formulas = [each for each, _ in named]
         kept: dict[int, None] = {}
         for target in self._targets(world, by_array):
             given = [formulas[number] for number in kept]
-            if is_impossible(target, given) or not is_impossible(target, formulas):
+            if is_impossible(target, given):
                 continue
-            chosen = list(range(len(formulas)))
+            names = _names(world, target)
+            tiers = self._tiers(named, names)
+            chosen = next((tier for tier in tiers if is_impossible(target, [formulas[number] for number in tier])), [])
+            if not chosen:
+                continue
             step = max(1, len(chosen) // 2)
             while True:
                 at = 0
@@ -276,16 +356,35 @@ class _Guess:
         return found
 
 
+def _names(world: World, formulas: Sequence[Formula]) -> frozenset[str]:
+    """Returns the sizes that formulas, with what defines their atoms, are about."""
+    atoms = _reached(world.terms, [atom for each in polynomials_of(formulas) for atom in each.atoms])
+    return frozenset(name for name, symbol in world.symbols.items() if symbol.atoms & atoms.keys())
+
+
 def _all_atoms(terms: Terms, access: AccessTerms) -> list[int]:
     assert isinstance(access.pointer, Pointer)
+    first = [*access.pointer.offset.atoms, *[atom for each in polynomials_of((access.live,)) for atom in each.atoms]]
+    return list(_reached(terms, first))
+
+
+def _reached(terms: Terms, waiting: list[int]) -> dict[int, None]:
+    """Returns atoms, and those that define them."""
     seen: dict[int, None] = {}
-    waiting = [*access.pointer.offset.atoms, *[atom for each in polynomials_of((access.live,)) for atom in each.atoms]]
     while waiting:
         atom = waiting.pop()
         if atom not in seen:
             seen[atom] = None
             waiting += [each for polynomial in polynomials_of(terms.atoms[atom].facts) for each in polynomial.atoms]
-    return list(seen)
+    return seen
+
+
+def _used(prepared: PreparedFunction, numbers: Mapping[str, int]) -> dict[str, int]:
+    """Returns the numbers of a launch: where there are many, those that the function uses."""
+    if len(numbers) <= _MANY:
+        return dict(numbers)
+    arguments = prepared.function.regions[0].block.args
+    return {name: number for name, number in numbers.items() if arguments[prepared.numbers[name]].uses}
 
 
 def _blocks(prepared: PreparedFunction) -> list[int]:

@@ -56,8 +56,7 @@ class Launches:
                 continue
             sizes = {}
             for name, symbol in world.symbols.items():
-                (atom,) = symbol.atoms
-                sizes[name] = model[atom]
+                sizes[name] = symbol.value(model)
             if not self._parsed.holds(sizes):
                 continue
             contents: dict[str, int] = {}

@@ -31,9 +31,9 @@ _POSITION = re.compile(r"arg\d+")
 _HARMLESS = frozenset({
     "tt.func", "tt.return", "tt.print", "tt.assert", "cf.assert", "cf.br", "cf.cond_br", "llvm.intr.assume", "ttg.barrier",
     "gpu.barrier", "tt.grid_dependency_wait", "tt.grid_dependency_launch_dependents", "scf.for", "scf.if", "scf.while",
-    "scf.execute_region", "scf.yield", "scf.condition",
+    "scf.execute_region", "scf.yield", "scf.condition", "tt.map_elementwise", "tt.map_elementwise.return",
 })  # fmt: skip
-"""Operations without a trait that says so which touch no memory of arrays themselves."""
+"""Operations without a trait that says so which touch no memory themselves; those in their regions are looked at, too."""
 GATHER = "tt.gather"
 _COMPUTING = ("arith.", "math.")
 """Dialects of which no operation touches memory."""

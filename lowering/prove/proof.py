@@ -9,6 +9,7 @@ from typing import Any
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..tt.sanitize.findings import Finding
+from .page import Row, Section, page_of
 from .specify.specification import Specification
 
 TERMINATION = "termination of loops"
@@ -100,6 +101,11 @@ class AccessVerdict:
             text += f"\n  {self.counterexample}"
         return text
 
+    def as_row(self) -> Row:
+        """Returns the verdict as texts of a table."""
+        example = "" if self.counterexample is None else str(self.counterexample)
+        return Row(self.line, self.operation, self.array, self.verdict, " and ".join(self.condition), self.reason, example)
+
     def as_data(self) -> dict[str, Any]:
         """Returns the verdict as data for JSON."""
         example = None if self.counterexample is None else self.counterexample.as_data()
@@ -172,13 +178,29 @@ class Proof:
                 if each.verdict != PROVEN:
                     yield from [f"  {line}" for line in str(each).split("\n")]
         yield "trusted:"
-        yield from [f"  {each}" for each in (*self.assumptions, *TRUSTED)]
+        yield from [f"  {each}" for each in self.trusted]
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """Everything that the verdicts take for granted, those of all proofs included."""
+        return *self.assumptions, *TRUSTED
+
+    def as_html(self) -> str:
+        """Returns the proof as a page of HTML, which loads nothing, and in which all texts of the kernel's are escaped."""
+        sections = [
+            Section(prop, self.verdict(prop), [each.as_row() for each in self.accesses if each.prop == prop])
+            for prop in self.properties
+        ]  # fmt: skip
+        example = ", ".join([f"{name} = {value}" for name, value in self.example])
+        made = f"{self.solver}: {self.questions} questions of at most {self.limit} steps, {self.steps} steps; "
+        made += f"digest of the text {self.digest}"
+        return page_of(self.kernel, sections, self.specification, example, self.trusted, made)
 
     def as_json(self) -> str:
         """Returns the proof as a JSON text."""
         data = {
             "kernel": self.kernel, "grid": list(self.specification.grid), "extents": dict(self.specification.extents),
-            "assume": list(self.specification.assume), "trusted": [*self.assumptions, *TRUSTED],
+            "assume": list(self.specification.assume), "trusted": list(self.trusted),
             "example": dict(self.example), "verdicts": {each: self.verdict(each) for each in self.properties},
             "accesses": [each.as_data() for each in self.accesses], "questions": self.questions, "steps": self.steps,
             "digest": self.digest, "limit": self.limit, "solver": self.solver,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
@@ -23,6 +23,7 @@ from .specify.expressions import (
     Number,
     arrays_in,
     has_division,
+    names_in,
     parse_assumption,
 )
 from .specify.specification import ParsedSpecification
@@ -39,6 +40,7 @@ from .terms.formulas import (
     implies,
     less,
     negated,
+    within,
 )
 from .terms.polynomials import ONE, ZERO, Polynomial, constant
 from .terms.renaming import Renaming
@@ -127,25 +129,47 @@ class World:
     # Sizes
 
     def _make_symbols(self) -> None:
-        ranges = self.specification.ranges()
         numbers = self.prepared.numbers
-        for name in dict.fromkeys([*numbers, *self.specification.names()]):
-            low, high = ranges.get(name, (None, None))
-            position = numbers.get(name)
+        names = list(dict.fromkeys([*numbers, *self.specification.names()]))
+        ranges, equations = self.specification.ranges(), self.specification.equations(numbers)
+        for name in names:
+            self._symbol(name, ranges, equations, ())
+        self.symbols = {name: self.symbols[name] for name in names}
+        for name, position in numbers.items():
+            parameter = self.prepared.parameters[position]
+            bits = t.bit_width(parameter.type)
+            self.promises.append(f"-2**{bits - 1} <= {name} < 2**{bits - 1}: the signed number that the kernel is given")
+            if parameter.divisor > 1:
+                self._promise(name, self.symbols[name], parameter)
+
+    def _symbol(
+        self, name: str, ranges: Mapping[str, tuple[int | None, int | None]], equations: Mapping[str, Expression],
+        waiting: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        """Makes the term of a size: an atom, or what it is by the assumptions. waiting: names for which this one is made."""
+        if name in self.symbols:
+            return
+        low, high = ranges.get(name, (None, None))
+        position = self.prepared.numbers.get(name)
+        half = 1 << (63 if position is None else t.bit_width(self.prepared.parameters[position].type) - 1)
+        if position is not None:
+            low, high = max(-half, -half if low is None else low), min(half - 1, half - 1 if high is None else high)
+            if low > high:  # the assumption itself is among the formulas, and refutes itself there
+                low, high = -half, half - 1
+        elif low is not None and high is not None and low > high:
+            low, high = None, None
+        equation = equations.get(name)
+        waiting = (*waiting, name)
+        if low is not None and low == high:  # products with a size that is one number are linear
+            self.symbols[name] = constant(low)
+        elif equation is not None and not {*names_in(equation)} & {*waiting}:
+            for other in names_in(equation):
+                self._symbol(other, ranges, equations, waiting)
+            self.symbols[name] = self.size(equation)
             if position is not None:
-                parameter = self.prepared.parameters[position]
-                bits = t.bit_width(parameter.type)
-                half = 1 << (bits - 1)
-                self.promises.append(f"-2**{bits - 1} <= {name} < 2**{bits - 1}: the signed number that the kernel is given")
-                low, high = max(-half, -half if low is None else low), min(half - 1, half - 1 if high is None else high)
-                if low > high:  # the assumption itself is among the formulas, and refutes itself there
-                    low, high = -half, half - 1
-            elif low is not None and high is not None and low > high:
-                low, high = None, None
-            symbol = self.terms.atom(("size", name), name, low, high)
-            self.symbols[name] = symbol
-            if position is not None and self.prepared.parameters[position].divisor > 1:
-                self._promise(name, symbol, self.prepared.parameters[position])
+                self.base.append(within(self.symbols[name], -half, half - 1))
+        else:
+            self.symbols[name] = self.terms.atom(("size", name), name, low, high)
 
     def _promise(self, name: str, symbol: Polynomial, parameter: ProofParameter) -> None:
         times = self.terms.atom(("multiple", name), f"{name} / {parameter.divisor}")

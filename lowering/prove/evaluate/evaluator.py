@@ -76,6 +76,7 @@ class Run:
         self.blocks = Blocks()
         self.contexts: dict[Block, Evaluator] = {}
         self.increments: dict[Hashable, Polynomial | None] = {}
+        self.exact: dict[Hashable, bool] = {}
         self.bounds_of_loops: dict[Operation, tuple[Polynomial, Polynomial, Polynomial] | None] = {}
         self.loads: dict[Operation, None] = {}
         self.program = tuple(

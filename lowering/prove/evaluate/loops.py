@@ -6,7 +6,7 @@ from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from ...tt import types as t
 from ...tt.analysis.control_flow import terminator
-from ..terms.formulas import Formula, at_least, both, equal, implies, less
+from ..terms.formulas import Formula, at_least, both, equal, implies, less, within
 from ..terms.polynomials import ZERO, Polynomial
 from .contexts import bounds_of, context, iteration
 from .evaluator import Evaluator, Lanes, Run
@@ -87,7 +87,11 @@ def _carried(ev: Evaluator, loop: Operation, number: int, lanes: Lanes, count: P
     match first:
         case Integer(value, width):
             increment = _increment(ev.run, loop, number, lanes, first)
-            return None if increment is None else integer(value + count * increment, width)
+            if increment is None:
+                return None
+            if loop.name == "scf.while" and _stays_exact(ev.run, loop, number, lanes, increment, width):
+                return Integer(ev.signed(first) + count * increment, width, is_number=True)
+            return integer(value + count * increment, width)
         case Pointer(base, offset):
             increment = _increment(ev.run, loop, number, lanes, first)
             if increment is not None:
@@ -101,6 +105,13 @@ def _carried(ev: Evaluator, loop: Operation, number: int, lanes: Lanes, count: P
 def _free_offset(run: Run, loop: Operation, number: int, lanes: Lanes, what: str) -> Polynomial:
     depends = run.around(loop) | run.terms.depends(*lanes)
     return run.terms.atom((loop, number, lanes, what), "carried offset", depends=depends)
+
+
+def _unknown(run: Run, loop: Operation, number: int, lanes: Lanes, width: int) -> Polynomial:
+    """Returns any number of a width, which stands for a carried one in an induction."""
+    half = 1 << (width - 1)
+    depends = run.around(loop) | run.terms.depends(*lanes)
+    return run.terms.atom((loop, number, lanes, "induction"), "carried", -half, half - 1, depends)
 
 
 def _following(run: Run, loop: Operation, number: int, lanes: Lanes, taken: Value) -> Value | None:
@@ -130,9 +141,7 @@ def _increment(run: Run, loop: Operation, number: int, lanes: Lanes, start: Inte
         return run.increments[key]
     taken: Value
     if isinstance(start, Integer):
-        half = 1 << (start.width - 1)
-        depends = run.around(loop) | run.terms.depends(*lanes)
-        unknown = run.terms.atom((loop, number, lanes, "induction"), "carried", -half, half - 1, depends)
+        unknown = _unknown(run, loop, number, lanes, start.width)
         taken = Integer(unknown, start.width)
     else:
         unknown = _free_offset(run, loop, number, lanes, "induction")
@@ -148,6 +157,33 @@ def _increment(run: Run, loop: Operation, number: int, lanes: Lanes, start: Inte
     if found is not None and loop in run.terms.depends(found, *lanes):
         found = None
     run.increments[key] = found
+    return found
+
+
+def _stays_exact(run: Run, loop: Operation, number: int, lanes: Lanes, increment: Polynomial, width: int) -> bool:
+    """Returns whether a number that a loop with a condition carries never wraps.
+
+    An iteration follows where the condition held. So if, with an unknown number in place of the carried one *and in the context
+    of any iteration*, the condition says that the unknown and the increment fit, the next number is exactly their sum.
+    """
+    key = (loop, number, lanes, "exact")
+    found = run.exact.get(key)
+    if found is None:
+        if not run.wraps:
+            return True
+        if run.open_loops >= _MAX_OPEN:
+            return False  # more may be shown when less is open
+        run.exact[key] = False  # while it is asked
+        half = 1 << (width - 1)
+        unknown = _unknown(run, loop, number, lanes, width)
+        before = loop.regions[0].block
+        run.open_loops += 1
+        try:
+            ev = context(run, before).taking(before.args[number], lanes, Integer(unknown, width))
+            holding = ev.under(ev.condition(terminator(before).operands[0], ()).formula)
+            found = run.exact[key] = holding.is_shown(within(unknown + increment, -half, half - 1))
+        finally:
+            run.open_loops -= 1
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 _MAX_NAMES = 16
 _MAX_REST = 64
@@ -74,8 +74,10 @@ def grids(value: int, numbers: Mapping[str, int], blocks: Iterable[int], symbol:
     return list(dict.fromkeys([*ranked, symbol, *first, str(value)]))
 
 
-def assumptions(numbers: Mapping[str, int], blocks: Iterable[int]) -> list[str]:
-    """Returns comparisons that hold for these numbers, the strongest first."""
+def assumptions(
+    numbers: Mapping[str, int], blocks: Iterable[int], products: Collection[frozenset[str]] = ()
+) -> list[str]:
+    """Returns comparisons that hold for these numbers, the strongest first. products: if any, the pairs that are multiplied."""
     names = list(numbers)[:_MAX_NAMES]
     sizes = sorted({block for block in blocks if block > 1})[-_MAX_BLOCKS:]
     found = [f"{name} == {numbers[name]}" for name in names]
@@ -83,16 +85,23 @@ def assumptions(numbers: Mapping[str, int], blocks: Iterable[int]) -> list[str]:
     for name in names:
         found += [f"{name} % {block} == 0" for block in reversed(sizes) if numbers[name] > 0 and numbers[name] % block == 0][:3]
     for one in names:
-        found += [
-            f"{one} >= {two} * {three}" for two, three in _pairs(names)
+        above = [
+            (numbers[one] - numbers[two] * numbers[three], f"{one} >= {two} * {three}") for two, three in _pairs(names)
             if one not in (two, three) and numbers[two] > 1 < numbers[three] and numbers[one] >= numbers[two] * numbers[three]
-        ][:_MAX_PRODUCTS]  # fmt: skip
+            and (not products or frozenset((two, three)) in products)
+        ]  # fmt: skip
+        found += [text for _, text in sorted(above, key=lambda each: each[0])[:_MAX_PRODUCTS]]  # the tightest first
     for name in names:
         found += [f"{name} <= {block}" for block in sizes if 0 <= numbers[name] <= block][:3]
         found += [f"{name} >= {block}" for block in reversed(sizes) if numbers[name] >= block][:3]
     for one in names:
         found += [f"{one} >= {two}" for two in names if one != two and numbers[one] >= numbers[two] >= 1]
     return found
+
+
+def is_usual(text: str) -> bool:
+    """Returns whether kernels are often written for what an assumption says: a stride of 1, sizes that are at least others."""
+    return ">=" in text or text.endswith("== 1")
 
 
 def signs(numbers: Mapping[str, int]) -> list[str]:
@@ -118,4 +127,4 @@ def _pairs(names: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield one, two
 
 
-__all__ = ["assumptions", "contents", "extents", "grids", "signs"]
+__all__ = ["assumptions", "contents", "extents", "grids", "is_usual", "signs"]

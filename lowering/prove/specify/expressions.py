@@ -5,6 +5,7 @@ They name parameters of the function and new symbols. Nothing is evaluated by Py
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import NoReturn, TypeAlias
@@ -14,6 +15,7 @@ from ....promotion.errors import UserError
 
 MAX_TEXT = 2000
 MAX_DEPTH = 50
+_MAX_FACTORS = 8
 MAX_POWER = 128
 
 
@@ -81,6 +83,7 @@ class _Reader:
         self.tokens = list(self._split())
         self.at = 0
         self.depth = 0
+        self.powers = 0
 
     def _split(self) -> Iterator[str]:
         at, end = 0, len(self.text.rstrip())
@@ -133,12 +136,21 @@ class _Reader:
         negative = False
         while self.take("-"):
             negative = not negative
+        before = self.powers
         base = self._atom()
         if self.take("**"):
             power = self._atom()
-            if not isinstance(base, Number) or not isinstance(power, Number) or power.value > MAX_POWER:
-                self.fail(f"powers have two numbers, as 2**31, and exponents up to {MAX_POWER}")
-            base = Number(base.value**power.value)
+            if not isinstance(power, Number) or power.value > (MAX_POWER if isinstance(base, Number) else _MAX_FACTORS):
+                own = f"a size and an exponent up to {_MAX_FACTORS}"
+                self.fail(f"powers have two numbers, as 2**31, and exponents up to {MAX_POWER}, or {own}")
+            if isinstance(base, Number):
+                base = Number(base.value**power.value)
+            else:
+                if self.powers > before:
+                    self.fail("a power of a power is no part of it")
+                self.powers += 1
+                factors = [base] * power.value
+                base = functools.reduce(lambda x, y: Call("*", x, y), factors) if factors else Number(1)
         return Call("-", Number(0), base) if negative else base
 
     def _atom(self) -> Expression:
@@ -221,6 +233,12 @@ def has_division(expression: Expression | Assumption) -> bool:
     return any(isinstance(each, Call) and each.operation in ("//", "%", "cdiv") for each in _parts(expression))
 
 
+def is_sum(expression: Expression) -> bool:
+    """Returns whether an expression is made of numbers and names by sums, differences and products alone."""
+    return all(isinstance(each, Number | Name) or (isinstance(each, Call) and each.operation in ("+", "-", "*"))
+               for each in _parts(expression))  # fmt: skip
+
+
 def _parts(expression: Expression | Assumption) -> Iterator[Expression | Assumption]:
     """Yields an expression and all that it is made of, from left to right."""
     yield expression
@@ -276,5 +294,5 @@ def holds(assumption: Assumption, values: Mapping[str, int]) -> bool:
 
 __all__ = [
     "Assumption", "Call", "Comparison", "Elements", "Expression", "Joined", "Name", "Number", "arrays_in", "evaluate",
-    "has_division", "holds", "names_in", "parse_assumption", "parse_size",
+    "has_division", "holds", "is_sum", "names_in", "parse_assumption", "parse_size",
 ]  # fmt: skip

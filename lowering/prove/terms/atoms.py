@@ -9,7 +9,7 @@ run. What an atom may differ by is its `depends`, and nothing in its facts may d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import field
 
 from ....promotion.dataclass import dataclass
@@ -101,6 +101,18 @@ class Terms:
     def number_of(self, key: Hashable) -> int | None:
         """Returns the number of an atom that exists already."""
         return self._numbers.get(key)
+
+    def quotients(self) -> Iterator[tuple[Polynomial, Polynomial]]:
+        """Yields the divisions that were made: (number, divisor)."""
+        for key in self._numbers:
+            if isinstance(key, tuple) and key[0] in ("quotient", "truncated quotient"):
+                yield key[1], key[2]
+
+    def choices(self) -> Iterator[tuple[int, Polynomial, Polynomial]]:
+        """Yields the atoms that are one of two numbers, with these."""
+        for key, number in self._numbers.items():
+            if isinstance(key, tuple) and key[0] == "chosen":
+                yield number, key[2], key[3]
 
     def flag(
         self, key: Hashable, name: str, depends: Iterable[Hashable] = (),

@@ -39,8 +39,9 @@ def products_in(polynomials: Iterable[Polynomial]) -> list[tuple[Polynomial, Pol
     Besides each atom with what it is multiplied by in one of the polynomials, they are the sums and differences of what it is
     multiplied by in two of them.
     """
-    given = list(polynomials)
-    waiting = list(given)
+    # Offsets count bytes and assumptions elements: what s is multiplied by is compared without common factors, too.
+    given = list(dict.fromkeys(polynomials))
+    waiting = [_undivided(polynomial) for polynomial in given]
     seen: set[Polynomial] = set()
     groups: dict[int, list[Polynomial]] = {}
     found: dict[tuple[int, Polynomial], None] = {}
@@ -62,12 +63,19 @@ def products_in(polynomials: Iterable[Polynomial]) -> list[tuple[Polynomial, Pol
                 if each.number is None:
                     found[atom, _reduced(each)] = None
             own.append(group)
-    for atom, own in groups.items():  # s * 16 beside s * n: what n - 16 says
-        numbers = {each.group(atom).constant_part for each in given if (atom,) in dict(each.terms) and atom in each.atoms}
+    for atom in groups:  # s * 16 beside s * n: what n - 16 says
+        own = list(dict.fromkeys([each.group(atom) for each in given if any(len(m) > 1 and atom in m for m, _ in each)]))
+        numbers = {each.group(atom).constant_part for each in given if (atom,) in dict(each.terms)}
         for number in sorted(each for each in numbers if 1 < abs(each) < _MAX_FACTOR)[:_MAX_NUMBERS]:
             for other in own[:_MAX_NUMBERS]:
                 found[atom, _reduced(other - abs(number))] = None
     return [(variable(atom), group) for atom, group in found]
+
+
+def _undivided(polynomial: Polynomial) -> Polynomial:
+    """Returns a polynomial without the common divisor of its coefficients, and without the rest that its constant leaves."""
+    divisor = polynomial.divisor
+    return polynomial.split(divisor)[0] if divisor > 1 else polynomial
 
 
 def _reduced(group: Polynomial) -> Polynomial:

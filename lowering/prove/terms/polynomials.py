@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from math import gcd
+from math import gcd, prod
 
 Monomial = tuple[int, ...]
 """The numbers of its atoms, sorted; an atom stands as often as its power. () is the constant."""
@@ -80,6 +80,10 @@ class Polynomial:
         if not self.terms:
             return 0
         return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
+
+    def value(self, numbers: Mapping[int, int]) -> int:
+        """Returns the number that the polynomial is for these numbers of its atoms."""
+        return sum(factor * prod([numbers[atom] for atom in monomial]) for monomial, factor in self.terms)
 
     @property
     def constant_part(self) -> int:

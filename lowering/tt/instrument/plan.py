@@ -24,7 +24,8 @@ class Plan:
 
     groups: parameters that share memory.  unwritten: groups (parameters that share no memory are groups of their own) of whose
     memory nothing has written a part.  wraps: positions in the function, as it is walked, of integer operations that may wrap
-    around on the way to an address.  needs_barriers, undefined_arithmetic: as for `sanitize`.
+    around on the way to an address.  needs_barriers, undefined_arithmetic: as for `sanitize`.  apart: whether it is proven that
+    no two programs, and no two lanes of a store, race.
     """
 
     groups: Groups = ()
@@ -32,6 +33,7 @@ class Plan:
     wraps: tuple[int, ...] = ()
     needs_barriers: bool = False
     undefined_arithmetic: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

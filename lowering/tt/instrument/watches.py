@@ -68,7 +68,7 @@ def watches(function: Operation, aliases: AliasAnalysis, plan: Plan) -> dict[int
     found = {}
     for group, of_group in kinds.items():
         writes = any(kind.writes for kind in of_group)
-        races = writes and not all(kind.is_atomic for kind in of_group)
+        races = writes and not plan.apart and not all(kind.is_atomic for kind in of_group)
         readers = races and any(kind.reads for kind in of_group)
         plain = [kind for kind in of_group if not kind.is_atomic]
         lanes = plan.needs_barriers and any(kind.reads for kind in plain) and any(kind.writes for kind in plain)

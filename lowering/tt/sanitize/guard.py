@@ -3,7 +3,10 @@ out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import inf
 
 import numpy as np
 from xdsl.ir import Operation
@@ -22,6 +25,17 @@ Use = tuple[str, "Shadow | None"]
 
 _Known = Array | np.int64
 """One number for each lane, or one for all."""
+_ITERATIONS: ContextVar[float] = ContextVar("iterations", default=inf)
+
+
+@contextmanager
+def giving_up_after(iterations: int) -> Iterator[None]:
+    """Lets launches that are sanitized in the block end after so many iterations of loops with a condition and branches."""
+    token = _ITERATIONS.set(iterations)
+    try:
+        yield
+    finally:
+        _ITERATIONS.reset(token)
 
 
 class Guard(Memory):
@@ -59,6 +73,7 @@ class Guard(Memory):
         self._needs_barriers = needs_barriers
         self.undefined_arithmetic = undefined_arithmetic
         self.changes = 0
+        self._iterations_left = _ITERATIONS.get()
         self.blank: Array | None = None
         self.written: Array | None = None
         self.calls: list[Operation] = []
@@ -70,6 +85,11 @@ class Guard(Memory):
         self._sources: dict[int, str] = {}  # by such a number: what it stands for, in memory
         self._starts = self._lengths = self._phases = np.zeros(0, np.int64)
         self._closed = np.zeros(0, np.bool_)
+
+    def gives_up(self) -> bool:
+        """Counts an iteration, and returns whether there were too many."""
+        self._iterations_left -= 1
+        return self._iterations_left < 0
 
     # Set-up
 

@@ -254,12 +254,14 @@ class SanitizedTranslation(Translation[Frame]):
         blocks = {block: self.block(block) for block in region.blocks}
         ends = {block: self.end(block) for block in region.blocks}
         arguments = {block: [self.slot(argument) for argument in block.args] for block in region.blocks}
-        entry = region.blocks[0]
+        entry, guard = region.blocks[0], self.guard
 
         def run(env: Frame, args: Sequence[Value], known: Sequence[Shadow | None]) -> Shadowed:
             block: Block | None = entry
             values, shadows = list(args), list(known)
             while block is not None:
+                if guard.gives_up():
+                    raise ProgramEnds
                 _put_all(env, arguments[block], values, shadows)
                 blocks[block](env)
                 block, slots = ends[block](env)
@@ -362,6 +364,8 @@ class SanitizedTranslation(Translation[Frame]):
         def step(env: Frame) -> None:
             values, shadows = [env[slot] for slot in inits], [env.shadow.get(slot) for slot in inits]
             while True:
+                if guard.gives_up():
+                    raise ProgramEnds
                 started, changes = values, guard.changes
                 (going_on, *values), (known, *shadows) = before(env, values, shadows)
                 if guard.undefined(op, "the condition of the loop", known) or not going_on:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,54 @@ def test_mistakes_are_told(options: list[str], tmp_path: Path, capsys: pytest.Ca
 
 def test_sizes_are_split_outside_of_parentheses() -> None:
     assert split_sizes("cdiv(M, 32), N") == ["cdiv(M, 32)", "N"]
+
+
+class _Reader(HTMLParser):
+    """Keeps the tags and the text of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.text = ""
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+_HOSTILE = """
+tt.func public @"k<script>alert(1)</script>"(%x: !tt.ptr<i32>, %n: i32) {
+  %at = tt.addptr %x, %n : !tt.ptr<i32>, i32 loc("<img src=x onerror=alert(2)>.py":3:1)
+  tt.store %at, %n : !tt.ptr<i32> loc("<img src=x onerror=alert(3)>.py":4:1)
+  tt.return
+}
+"""
+
+
+def test_a_page_has_verdicts_and_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    faulty = [written(tmp_path, "mask_of_too_many"), "--extent", "x: n", "--grid", "cdiv(n, 4)", "--format", "html"]
+    assert main(["prove", *faulty]) == 3
+    page = _Reader()
+    page.feed(capsys.readouterr().out)
+    assert "bounds: refuted" in page.text
+    assert "races: unknown" in page.text
+    assert "the sanitizer: out-of-bounds" in page.text
+    assert not page.tags & {"script", "img", "link", "iframe", "a", "form"}
+
+
+def test_texts_of_strangers_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "k.ttir"
+    path.write_text(_HOSTILE)
+    assert main(["prove", str(path), "--extent", "x: n", "--assume", "n < 5", "--format", "html"]) == 3
+    out = capsys.readouterr().out
+    page = _Reader()
+    page.feed(out)
+    assert not page.tags & {"script", "img"}
+    assert not {each for each in page.attributes if each.startswith("on")}
+    assert "onerror=alert(3)" in page.text
+    assert "k<script>alert(1)</script>" in page.text
+    assert "default-src 'none'" in out

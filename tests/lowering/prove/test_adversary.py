@@ -15,10 +15,19 @@ from joinery.lowering.prove import claims, found, races
 from joinery.lowering.prove.evaluate import contexts, evaluator, loops
 from joinery.lowering.prove.terms.formulas import FALSE, Formula, at_most, either, less, within
 
-from ...support.proving import attacks, attacks_on_memory, differential, exhausting, far_runs, witness
+from ...support.proving import (
+    attacks,
+    attacks_on_control,
+    attacks_on_memory,
+    differential,
+    exhausting,
+    far_runs,
+    witness,
+)
 from ...support.proving.differential import MAKERS
 from ...support.proving.faulty import FAULTY
 from ...support.proving.hostile import HOSTILE
+from ...support.proving.makers.small_counting import small_counting_kernel
 
 KERNELS = 150
 
@@ -150,3 +159,19 @@ def test_lanes_that_never_meet_are_noticed_by_faults(monkeypatch: pytest.MonkeyP
         for each in subjects
     ]
     assert any(proof.ok for proof in proofs)
+
+
+def test_counters_that_are_taken_for_exact_are_noticed_by_attacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop with a condition whose counter wraps."""
+    monkeypatch.setattr(loops, "_stays_exact", lambda *args: True)
+    subjects = [each for name, each in attacks_on_control.ATTACKS.items() if "a counter that wraps" in name]
+    proofs = [jn.kernel.from_ttir(each.text).prove(each.assume, each.extents, each.grid, (each.prop,)) for each in subjects]
+    assert sum(proof.ok for proof in proofs) > 4
+
+
+@pytest.mark.slow
+def test_counters_that_are_taken_for_exact_are_noticed_where_nearly_all_sizes_are_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loops, "_stays_exact", lambda *args: True)
+    assert _is_refuted(lambda seed: exhausting.check(seed, small_counting_kernel))

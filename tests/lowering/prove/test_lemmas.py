@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 
@@ -38,6 +39,7 @@ def value(polynomial: Polynomial, numbers: dict[int, int]) -> int:
         for atom in monomial:
             product *= numbers[atom]
         found += product
+    assert polynomial.value(numbers) == found
     return found
 
 
@@ -71,6 +73,22 @@ def test_lemmas_are_made_of_what_an_atom_is_multiplied_by() -> None:
     s, row, rows, column = (variable(number) for number in range(4))
     pairs = products_in([row * s + column - rows * s])
     assert (s, rows - row) in pairs or (s, row - rows) in pairs
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_lemmas_of_random_polynomials_hold_for_all_numbers(seed: int) -> None:
+    """Whatever pairs are chosen, with common factors and constants left out, what is said of them is true."""
+    rng = random.Random(seed)
+    monomials = [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 0), (0, 1, 2)]
+    given = [
+        Polynomial([(each, rng.choice([-16, -4, -1, 1, 2, 4, 12])) for each in rng.sample(monomials, 4)]) for _ in range(4)
+    ]  # fmt: skip
+    pairs = products_in(given)
+    for factor, other in pairs:
+        assert other.number is None
+        for numbers in itertools.product(BOX[1:-1], repeat=3):
+            at = dict(enumerate(numbers))
+            assert all(holds(lemma, at) for lemma in product_lemmas(factor, other)), (factor, other, numbers)
 
 
 def parts(kind: str, terms: Terms, x: Polynomial, y: Polynomial) -> list[Polynomial]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -10,6 +12,8 @@ pytest.importorskip("z3")
 
 from ...support.proving import exhausting, far_runs
 from ...support.proving.differential import MAKERS, check
+from ...support.proving.makers.small_counting import small_counting_kernel
+from ...support.proving.makers.small_kernels import SmallKernel, small_kernel
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -59,9 +63,18 @@ def test_what_is_proven_of_small_kernels_holds_for_nearly_all_sizes() -> None:
     assert found["sizes"] > 1000
 
 
+def test_what_is_proven_of_small_kernels_that_count_holds_for_nearly_all_sizes() -> None:
+    found = sum([exhausting.check(seed, small_counting_kernel) for seed in range(12)], Counter())
+    assert found["held"] > 8
+    assert found["sizes"] > 1000
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("make", [small_kernel, small_counting_kernel])
 @pytest.mark.parametrize("first", range(0, 1000, 50))
-def test_what_is_proven_of_many_small_kernels_holds_for_nearly_all_sizes(first: int) -> None:
-    """`python -m tests.support.proving.exhausting SEED COUNT` tries others."""
+def test_what_is_proven_of_many_small_kernels_holds_for_nearly_all_sizes(
+    first: int, make: Callable[[random.Random], SmallKernel]
+) -> None:
+    """`python -m tests.support.proving.exhausting SEED COUNT counters` tries others."""
     for seed in range(first, first + 50):
-        exhausting.check(seed)
+        exhausting.check(seed, make)

@@ -10,6 +10,12 @@ import pytest
 
 pytest.importorskip("z3")
 
+from joinery.lowering.prove import preparation
+from joinery.lowering.prove.evaluate import loops
+from joinery.lowering.prove.specify.expressions import Comparison, Joined
+from joinery.lowering.prove.specify.specification import ParsedSpecification
+from joinery.lowering.prove.terms.formulas import within
+
 _SHOWN = ("proven", "proven under", "never executed")
 
 
@@ -130,6 +136,163 @@ def test_what_a_loop_adds_up_rests_on_its_counter() -> None:
   %far = arith.cmpi sgt, %sum, %most : i32
   tt.store %x, %n, %far : !tt.ptr<i32>""")
     assert [each.verdict for each in made.prove((), {"x": 0}, 1, ("bounds",)).accesses] != ["never executed"]
+
+
+# Numbers that loops with a condition carry
+
+_REPEATED = """
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %last = scf.while (%i = %c0) : (i32) -> i32 {
+    %go = arith.cmpi slt, %i, %n : i32
+    scf.condition(%go) %i : i32
+  } do {
+  ^bb0(%j: i32):
+    %at = tt.addptr %x, %j : !tt.ptr<i32>, i32
+    tt.store %at, %c1 : !tt.ptr<i32>
+    %next = arith.addi %j, %s : i32
+    scf.yield %next : i32
+  }"""
+
+
+def test_a_counter_of_a_loop_with_a_condition_that_bounds_it_never_wraps() -> None:
+    """It is below n, so the next one is at most n + s - 1."""
+    made = kernel("%x: !tt.ptr<i32>, %n: i32, %s: i32", _REPEATED)
+    assert made.prove(["s >= 0", "n + s <= 2**31"], {"x": "n"}, 1, ("bounds",)).ok
+    assert not made.prove(["s >= 0", "n + s <= 2**31 + 1"], {"x": "n"}, 1, ("bounds",)).ok
+    assert not made.prove(["n + s <= 2**31"], {"x": "n"}, 1, ("bounds",)).ok  # it goes below 0
+
+
+def test_that_a_counter_stays_exact_rests_on_the_condition_and_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the condition asked for the number alone, and not for the next one, too much is proven."""
+    made = kernel("%x: !tt.ptr<i32>, %n: i32, %s: i32", _REPEATED)
+    monkeypatch.setattr(loops, "within", lambda number, low, high: within(number - number.constant_part, low * 2, high * 2))
+    assert made.prove(["s >= 0", "n + s <= 2**31 + 1"], {"x": "n"}, 1, ("bounds",)).ok
+
+
+@pytest.mark.parametrize("where", ["in the loop", "behind it"])
+def test_a_launch_that_never_ends_is_given_up(where: str) -> None:
+    """A run that may refute an access is one of a kernel that may loop for ever."""
+    store = """
+    %at = tt.addptr %x, %n : !tt.ptr<i32>, i32
+    tt.store %at, %n : !tt.ptr<i32>"""
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", f"""
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %last = scf.while (%i = %c0) : (i32) -> i32 {{
+    %go = arith.cmpi ne, %i, %n : i32
+    scf.condition(%go) %i : i32
+  }} do {{
+  ^bb0(%j: i32):{store if where == "in the loop" else ""}
+    %next = arith.xori %j, %c1 : i32
+    scf.yield %next : i32
+  }}{store if where != "in the loop" else ""}""")
+    proof = made.prove("n >= 2", {"x": "n"}, 1, ("bounds",))
+    assert proof.verdict("bounds") == ("refuted" if where == "in the loop" else "unknown")
+
+
+# Sizes that are one number
+
+_AT_SIZE = """
+  %at = tt.addptr %x, %n : !tt.ptr<i32>, i32
+  tt.store %at, %n : !tt.ptr<i32>"""
+
+
+def test_a_size_is_a_number_where_the_assumptions_leave_no_other() -> None:
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", _AT_SIZE)
+    for assume in (["n == 3"], ["3 <= n and n < 4"], ["n >= 3", "4 > n"]):
+        assert made.prove(assume, {"x": 4}, 1, ("bounds",)).ok
+        assert not made.prove(assume, {"x": 3}, 1, ("bounds",)).ok
+    with pytest.raises(jn.UserError, match="contradict"):
+        made.prove(["n == 3", "n == 4"], {"x": 9}, 1)
+    promised = kernel("%x: !tt.ptr<i32>, %n: i32 {tt.divisibility = 16 : i32}", _AT_SIZE)
+    with pytest.raises(jn.UserError, match="contradict"):
+        promised.prove(["n == 3"], {"x": 9}, 1)
+
+
+def test_a_size_is_no_number_where_one_of_several_assumptions_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", _AT_SIZE)
+    assert not made.prove(["n == 3 or n == 100"], {"x": 4}, 1, ("bounds",)).ok
+
+    def all_comparisons(self: ParsedSpecification) -> Any:
+        waiting = [assumption for _, assumption in self.assume]
+        while waiting:
+            match waiting.pop():
+                case Comparison(relation, left, right):
+                    yield left, relation, right
+                case Joined(_, parts):
+                    waiting += parts[:1]
+
+    other = kernel("%x: !tt.ptr<i32>, %n: i32, %m: i32", _AT_SIZE)
+    either = ["n == 2 * m or n == 100", "m >= 0"]
+    assert not other.prove(either, {"x": "2 * m + 1"}, 1, ("bounds",)).ok
+    monkeypatch.setattr(ParsedSpecification, "_comparisons", all_comparisons)
+    assert made.prove(["n == 3 or n == 100"], {"x": 4}, 1, ("bounds",)).ok, "the condition of the rule is not tried"
+    assert other.prove(either, {"x": "2 * m + 1"}, 1, ("bounds",)).ok, "the condition of the rule is not tried"
+
+
+def test_a_size_is_what_the_assumptions_say_it_is() -> None:
+    made = kernel("%x: !tt.ptr<i32>, %n: i32, %m: i32, %k: i64", _AT_SIZE)
+    for equation in ("n == 2 * m", "2 * m == n", "n == 2 * m and m == k", "n - 2 * m == 0"):
+        assert made.prove([equation, "m >= 0"], {"x": "2 * m + 1"}, 1, ("bounds",)).ok
+        assert made.prove([equation, "m >= 0"], {"x": "2 * m"}, 1, ("bounds",)).verdict("bounds") == "refuted"
+    circle = ["n == m + 1", "m == k - 1", "k == n"]
+    assert made.prove([*circle, "n >= 0"], {"x": "m + 2"}, 1, ("bounds",)).ok
+    for contradiction in (["n == m + 1", "m == n + 1"], ["n == m * m", "n < 0"], ["n == k", "k == 2**31"]):
+        with pytest.raises(jn.UserError, match="contradict"):
+            made.prove(contradiction, {"x": 9}, 1)
+
+
+def test_what_a_size_is_fits_its_type() -> None:
+    """n is a number of 32 bits, so its factors are small."""
+    made = kernel("%x: !tt.ptr<i8>, %n: i32, %m: i64, %k: i64", """
+  %c0 = arith.constant 0 : i8
+  %p = arith.muli %m, %k : i64
+  %q = arith.muli %p, %k : i64
+  %at = tt.addptr %x, %p : !tt.ptr<i8>, i64
+  tt.store %at, %c0 : !tt.ptr<i8>""")
+    assert made.prove(["n == m * k", "m >= 0", "k >= 0"], {"x": "2**31"}, 1, ("bounds",)).ok
+    assert not made.prove(["n == m * k", "m >= 0", "k >= 0"], {"x": "2**31 - 1"}, 1, ("bounds",)).ok
+
+
+# Regions of maps
+
+_MAPPED = """
+  %p = tt.get_program_id x : i32
+  %c1 = arith.constant 1 : i32
+  %i = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>
+  %r = "tt.map_elementwise"(%i) <{pack = 1 : i32}> ({
+  ^bb0(%e: i32):
+    %far = arith.cmpi sgt, %e, %c1 : i32
+    cf.cond_br %far, ^one, ^two
+  ^one:
+    %in = tt.addptr %x, %e : !tt.ptr<i32>, i32
+    tt.store %in, %e : !tt.ptr<i32>
+    cf.br ^two
+  ^two:
+    tt.map_elementwise.return %e : i32
+  }) : (tensor<4xi32>) -> tensor<4xi32>
+  %at = tt.addptr %x, %p : !tt.ptr<i32>, i32
+  tt.store %at, %c1 : !tt.ptr<i32>"""
+
+
+def test_accesses_in_regions_of_maps_are_accesses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Program 2 stores where all programs do by the map. What a region computes is any number."""
+    made = kernel("%x: !tt.ptr<i32>", _MAPPED)
+    proof = made.prove((), {"x": "g + 4"}, "g", ("bounds", "races"))
+    assert [each.verdict for each in proof.accesses if each.prop == "bounds"] == ["unknown", "proven"]
+    assert [each.verdict for each in proof.accesses if each.prop == "races"] == ["unknown", "unknown"]
+    before = preparation._accesses
+    monkeypatch.setattr(
+        preparation, "_accesses",
+        lambda function: [each for each in before(function) if each.op.parent_op().name != "tt.map_elementwise"],
+    )  # fmt: skip
+    assert kernel("%x: !tt.ptr<i32>", _MAPPED).prove((), {"x": "g + 4"}, "g", ("bounds", "races")).ok
+
+
+def test_what_a_map_computes_leaves_other_accesses_proven() -> None:
+    made = kernel("%x: !tt.ptr<i32>", _MAPPED.replace("    tt.store %in, %e : !tt.ptr<i32>\n", ""))
+    assert made.prove((), {"x": "g"}, "g", ("bounds", "races")).ok
 
 
 # Operations

@@ -27,6 +27,7 @@ def test_sizes_are_what_python_makes_of_them() -> None:
     for text, expected in (
         ("n + 2 * m - -3", 17 + 2 * -5 + 3), ("(n + m) * a.b", 36), ("m // 2 + m % 2", -2), ("cdiv(n, 4) * 2**3", 40),
         ("min(n, max(m, 4))", 4), ("2**31 - 1", 2**31 - 1),
+        ("n**3 - m**0", 17**3 - 1), ("cdiv(n, 4)**2", 25),
     ):  # fmt: skip
         assert evaluate(parse_size(text, "size"), values) == expected
     truths = {"0 <= m < n": False, "m < 0 <= n and n != 3": True, "n < 0 or m == -5": True, "n % 4 == 1": True}
@@ -38,7 +39,9 @@ def test_sizes_are_what_python_makes_of_them() -> None:
     ("text", "why"),
     [
         ("n +", "it ends too soon"), ("n n", "'n' is left over"), ("n $ 2", "'$' is no part"), ("(n", "expected ')'"),
-        ("n ** m", "powers have two numbers"), ("idx[:] + 1", "elements of arrays are for assumptions"), ("9" * 60, "too long"),
+        ("n ** m", "powers have two numbers"), ("n**9", "an exponent up to 8"),
+        ("(n**8)**8", "a power of a power"), ("(n + (m**2 + 1)**2)**2", "a power of a power"),
+        ("idx[:] + 1", "elements of arrays are for assumptions"), ("9" * 60, "too long"),
         ("(" * 60 + "n" + ")" * 60, "nested parentheses"), ("__import__('os')", "is no part"),
     ],
 )  # fmt: skip

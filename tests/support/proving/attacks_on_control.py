@@ -428,4 +428,42 @@ for _name, _text, _kind in (
         kind=_kind,
     )
 
+
+def counter(name: str, condition: str, step: str, n: int, m: int, assume: tuple[str, ...] = ()) -> None:
+    """Adds a loop with a condition whose counter %p wraps below 0, where it writes to an array without elements."""
+    body = f"""
+  %r:2 = scf.while (%p = %n, %q = %c0) : (i32, i32) -> (i32, i32) {{
+{condition}
+    %few = arith.cmpi slt, %q, %c4 : i32
+    %d = arith.andi %c, %few : i1
+    scf.condition(%d) %p, %q : i32, i32
+  }} do {{
+  ^bb0(%p: i32, %q: i32):
+    %below = arith.cmpi slt, %p, %c0 : i32
+    %at = tt.addptr %x, %c0 : !tt.ptr<i32>, i32
+    tt.store %at, %p, %below : !tt.ptr<i32>
+    %q1 = arith.addi %q, %c1 : i32
+    %next = arith.addi %p, {step} : i32
+    scf.yield %next, %q1 : i32, i32
+  }}"""
+    attack(f"a counter that wraps: {name}", body, 0, n, m, assume=("n >= 0", *assume))
+
+
+counter("its end is another number", "    %c = arith.cmpi ne, %p, %m : i32", "%half", 0, -(2**30))
+counter("its end is too near the largest", "    %c = arith.cmpi slt, %p, %m : i32", "%c3", 2**31 - 3, 2**31 - 1)
+counter("another one is bounded", "    %c = arith.cmpi slt, %q, %c3 : i32", "%half", 0, 0)
+counter(
+    "the bounded number wraps before it is compared",
+    "    %a = arith.addi %p, %c8 : i32\n    %c = arith.cmpi slt, %a, %c40 : i32", "%c8", 2**31 - 4, 0,
+)  # fmt: skip
+counter(
+    "it is bounded or another one is",
+    "    %a = arith.cmpi slt, %p, %c40 : i32\n    %b = arith.cmpi slt, %q, %c7 : i32\n    %c = arith.ori %a, %b : i1",
+    "%half", 0, 0,
+)  # fmt: skip
+counter(
+    "its bound is unsigned", "    %c = arith.cmpi ult, %p, %m : i32", "%half", 0, -(2**30), ("m <= 0 - 2**30",)
+)  # fmt: skip
+counter("a step as large as its bound", "    %c = arith.cmpi slt, %p, %m : i32", "%m", 2**30, 2**30 + 1)
+
 __all__ = ["ATTACKS"]

@@ -18,6 +18,7 @@ from joinery.lowering.prove.specify.expressions import evaluate, holds, parse_as
 from joinery.lowering.prove.specify.specification import ParsedSpecification, Specification
 from joinery.promotion.float_modes import default_modes
 
+from .makers.counting_kernels import counting_kernel
 from .makers.idioms import idiomatic_kernel
 from .makers.mixed_kernels import mixed_kernel
 from .makers.random_kernels import RandomKernel, random_kernel
@@ -29,6 +30,7 @@ MAKERS = {
     "mixed": mixed_kernel,
     "idioms": idiomatic_kernel,
     "stores": storing_kernel,
+    "counters": counting_kernel,
 }
 
 KINDS = {"bounds": {"out-of-bounds", "misaligned"}, "races": {"race", "lane-race"}, "overflow": {"overflow"}}

@@ -22,6 +22,7 @@ from joinery.promotion.float_modes import default_modes
 from numpy.typing import NDArray
 
 from .differential import LIMIT, PROVED
+from .makers.small_counting import small_counting_kernel
 from .makers.small_kernels import (
     Access,
     Binary,
@@ -303,12 +304,13 @@ def _refute(verdict: AccessVerdict, faults: Flags, kept: Sequence[dict[str, int]
 
 
 def main() -> None:
-    """Tries small kernels: the first seed, and how many."""
+    """Tries small kernels: the first seed, how many, and "counters" for those of counters."""
     first, count = int(sys.argv[1]), int(sys.argv[2])
+    make = small_counting_kernel if sys.argv[3:] == ["counters"] else small_kernel
     found: Counter[str] = Counter()
     for seed in range(first, first + count):
         try:
-            found += check(seed)
+            found += check(seed, make)
         except AssertionError as error:
             print(str(error)[:6000], flush=True)
             found["FAULT"] += 1

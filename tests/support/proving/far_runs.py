@@ -45,6 +45,12 @@ def _sizes(
         value = min(max(value, -(1 << (bits - 1))), (1 << (bits - 1)) - 1)
         divisor = 1 if position is None else prepared.parameters[position].divisor
         found[name] = value // divisor * divisor  # as the text promises
+    found |= {name: low for name, (low, high) in parsed.ranges().items() if low is not None and low == high}
+    for name, equation in parsed.equations(prepared.numbers).items():
+        value, position = evaluate(equation, found), prepared.numbers.get(name)
+        bits = 64 if position is None else t.bit_width(prepared.parameters[position].type)
+        if -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+            found[name] = value
     return found if parsed.holds(found) else None
 
 

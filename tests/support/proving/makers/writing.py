@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+
+from joinery.lowering.prove.specify.specification import Specification
 
 _LIKE = {
     "addi": ["subi", "ori"], "subi": ["addi"], "muli": ["addi", "shli"], "divsi": ["divui", "remsi"], "divui": ["divsi"],
@@ -111,4 +114,11 @@ class Writer:
         return self.made(f"arith.{operation} {name} : {kind} to {to}", to)
 
 
-__all__ = ["Writer"]
+def can_hold(assume: Sequence[str], values: Sequence[int]) -> bool:
+    """Whether assumptions hold for some sizes, small ones or these: others are refused, and try nothing."""
+    parsed = Specification.of(assume, {}, "1").parsed()
+    tried = (*range(-4, 40), *values)
+    return any(parsed.holds({"n": n, "m": m, "grid_x": 1}) for n in tried for m in tried)
+
+
+__all__ = ["Writer", "can_hold"]
