@@ -34,6 +34,7 @@ _HARMLESS = frozenset({
     "scf.execute_region", "scf.yield", "scf.condition", "tt.map_elementwise", "tt.map_elementwise.return",
 })  # fmt: skip
 """Operations without a trait that says so which touch no memory themselves; those in their regions are looked at, too."""
+_TENSOR_MAPS = frozenset({"ttng.tensormap_create", "ttng.reinterpret_tensor_descriptor"})
 GATHER = "tt.gather"
 _COMPUTING = ("arith.", "math.")
 """Dialects of which no operation touches memory."""
@@ -140,7 +141,15 @@ def prepare(function: FuncOp) -> PreparedFunction:
     _locate(function, copy)
     parameters = _parameters(function)
     Pipeline.parse(PASSES).run(copy)
-    return PreparedFunction(function, copy, parameters, tuple(_accesses(copy)))
+    return PreparedFunction(function, copy, parameters, (*_tensor_maps(function), *_accesses(copy)))
+
+
+def _tensor_maps(function: FuncOp) -> list[Access]:
+    """Returns the operations that write and read tensor maps of 128 bytes, of which expanded ones touch some words alone."""
+    return [
+        Access(op, line_of(op), True, True, False, (), 1, None, None, f"{op.name}, which touches 128 bytes, is not modelled")
+        for op in function.walk() if op.name in _TENSOR_MAPS
+    ]  # fmt: skip
 
 
 def _locate(function: FuncOp, copy: FuncOp) -> None:
@@ -165,19 +174,14 @@ def parameter_names(function: FuncOp) -> tuple[str, ...]:
     """Returns a name for each parameter of a function, by which specifications tell them apart.
 
     That is the text's, where no other parameter could be meant by it. Texts are read without the numbers at the end of names:
-    where theirs are `%n_1` and `%n_2`, both are called by their position, `arg1` and `arg2`. So are those that are named like a
-    part of a descriptor's, `a.shape.0`, or like another position.
+    where theirs are `%n_1` and `%n_2`, both are called by their position, `arg1` and `arg2`. So are those with a dot, as parts of
+    descriptors have, `a.shape.0`, and those that are named like another position.
     """
     parameters = parameters_of(function)
     bases = [each.name if _NAME.fullmatch(each.name) else re.sub(r"\W", "_", each.name) for each in parameters]
-    parts = {
-        part for base, each in zip(bases, parameters, strict=True) if isinstance(each.type, TensorDescType)
-        for part in (base, *_parts(base, len(each.type.shape)))
-    }  # fmt: skip
     found = []
-    for position, (base, each) in enumerate(zip(bases, parameters, strict=True)):
-        is_taken = bases.count(base) > 1 or (base in parts and not isinstance(each.type, TensorDescType))
-        is_taken |= any(base.startswith(f"{other}.") for other in bases if other != base)
+    for position, base in enumerate(bases):
+        is_taken = bases.count(base) > 1 or "." in base
         is_number = _POSITION.fullmatch(base) is not None and base != f"arg{position}"
         found.append(f"arg{position}" if is_taken or is_number or not _NAME.fullmatch(base) else base)
     return tuple(found)

@@ -143,6 +143,40 @@ def test_a_name_is_never_that_of_another_parameter(head: str, names: tuple[str, 
     assert parameter_names(made._function) == names
 
 
+def test_names_of_descriptors_are_those_of_their_parts_alone() -> None:
+    """Two of one name are called by their position, and a parameter may be named like a part of that: a read at -1 was proven."""
+    head = "%a_1: !tt.tensordesc<4xf32>, %a_2: i32, %arg0.shape.0: i32, %x: !tt.ptr<i32>"
+    made = jn.kernel.from_ttir(f"""tt.func public @f({head}) {{
+      %c0 = arith.constant 0 : i32
+      %m = arith.minsi %arg0.shape.0, %c0 : i32
+      %at = tt.addptr %x, %m : !tt.ptr<i32>, i32
+      tt.store %at, %c0 : !tt.ptr<i32>
+      tt.return
+    }}""")
+    assert parameter_names(made._function) == ("arg0", "arg1", "arg2", "x")
+    assert made.prove(extents={"x": 1}, grid=1, properties=("bounds",)).verdict("bounds") == "refuted"
+
+
+@pytest.mark.parametrize("extent", [80, 127, 128])
+def test_tensor_maps_in_memory_are_not_modelled(extent: int) -> None:
+    """They have 128 bytes, of which their expanded form touches some words: bounds and races were proven of shorter memory."""
+    options = "{elem_type = 7 : i32, fill_mode = 0 : i32, interleave_layout = 0 : i32, swizzle_mode = 0 : i32}"
+    makes = jn.kernel.from_ttir(f"""tt.func public @f(%w: !tt.ptr<i8> {{tt.divisibility = 16 : i32}}, %x: !tt.ptr<f32>) {{
+      %c1 = arith.constant 1 : i32
+      %c8 = arith.constant 8 : i32
+      ttng.tensormap_create %w, %x, [%c8], [%c8], [], [%c1] {options} : (!tt.ptr<i8>, !tt.ptr<f32>, i32, i32, i32) -> ()
+      tt.return
+    }}""")
+    reads = jn.kernel.from_ttir("""tt.func public @f(%w: !tt.ptr<i8> {tt.divisibility = 16 : i32}) {
+      %d = ttng.reinterpret_tensor_descriptor %w : !tt.ptr<i8> to !tt.tensordesc<8xf32>
+      tt.return
+    }""")
+    for kernel_, extents in ((makes, {"w": extent, "x": 8}), (reads, {"w": extent})):
+        found = kernel_.prove(extents=extents, grid=2, properties=("bounds", "races"))
+        assert {found.verdict("bounds"), found.verdict("races")} == {"unknown"}
+        assert "touches 128 bytes, is not modelled" in str(found)
+
+
 def test_a_proof_is_data() -> None:
     proof = kernel("mask_of_too_many").prove(extents={"x": "n"}, grid="cdiv(n, 4)", properties=("bounds", "races"))
     data = json.loads(proof.as_json())
