@@ -174,8 +174,8 @@ def parameter_names(function: FuncOp) -> tuple[str, ...]:
     """Returns a name for each parameter of a function, by which specifications tell them apart.
 
     That is the text's, where no other parameter could be meant by it. Texts are read without the numbers at the end of names:
-    where theirs are `%n_1` and `%n_2`, both are called by their position, `arg1` and `arg2`. So are those with a dot, as parts of
-    descriptors have, `a.shape.0`, and those that are named like another position.
+    where theirs are `%n_1` and `%n_2`, both are called by their position, `arg1` and `arg2`. So are those with a dot, as parts
+    of descriptors have, `a.shape.0`, and those that are named like another position.
     """
     parameters = parameters_of(function)
     bases = [each.name if _NAME.fullmatch(each.name) else re.sub(r"\W", "_", each.name) for each in parameters]

@@ -144,7 +144,7 @@ def test_a_name_is_never_that_of_another_parameter(head: str, names: tuple[str, 
 
 
 def test_names_of_descriptors_are_those_of_their_parts_alone() -> None:
-    """Two of one name are called by their position, and a parameter may be named like a part of that: a read at -1 was proven."""
+    """Two of one name are called by their position, and a parameter may be named like a part of that: this was proven."""
     head = "%a_1: !tt.tensordesc<4xf32>, %a_2: i32, %arg0.shape.0: i32, %x: !tt.ptr<i32>"
     made = jn.kernel.from_ttir(f"""tt.func public @f({head}) {{
       %c0 = arith.constant 0 : i32
