@@ -387,7 +387,11 @@ def _stored_graph(
         if digest is not None:
             names[label] = digest
     pairs = zip(compiled.constants, constants, strict=True)
-    stored = {names[spec.name]: (spec.layout, array) for spec, array in pairs if is_reversible(spec.layout)}
+    stored: dict[str, tuple[str, Array]] = {}
+    for spec, array in pairs:
+        digest = names[spec.name]
+        if is_reversible(spec.layout) and spec.shape == by_digest[digest].shape:  # another one of equal bytes may be kept
+            stored[digest] = spec.layout, array
     weights = []
     for digest, array in by_digest.items():
         layout, kept = stored.get(digest, ("plain", array))

@@ -5,6 +5,7 @@ A file with code, whose digest the caller knows, is opened without the modules o
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from ...lowering.artifact import CompiledGraph
@@ -116,12 +117,12 @@ def _kept_constants(opened: artifact_file.Artifact) -> tuple[CompiledGraph, list
     constants = []
     for spec in compiled.constants:
         entry = entries.get(spec.weight)
-        if entry is None or (entry.dtype, entry.shape) != (spec.dtype, spec.shape):
+        if entry is None or entry.dtype != spec.dtype or prod(entry.shape) != prod(spec.shape):
             raise UserError(f"artifact {opened.source}: its code reads {spec.name!r}, which is none of its weights")
-        if entry.layout == spec.layout:
+        if (entry.layout, entry.shape) == (spec.layout, spec.shape):
             constants.append(opened.weights[entry.name])
-        else:
-            constants.append(devices.stored(spec, opened.plain_weight(entry.name)))
+        else:  # arrays of equal bytes are one weight, whatever their shapes
+            constants.append(devices.stored(spec, opened.plain_weight(entry.name).reshape(spec.shape)))
     return compiled, constants
 
 

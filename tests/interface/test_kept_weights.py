@@ -59,3 +59,28 @@ def test_small_weights_stay_with_the_graph(size: int) -> None:
     gc.collect()
     assert owner() is not None
     np.testing.assert_allclose(model(X[:, :size]), X[:, :size] @ owner() + TABLE[:size], rtol=1e-5, atol=1e-5)
+
+
+def test_arrays_of_equal_bytes_and_other_shapes(tmp_path: Path) -> None:
+    """They are one weight of a file. Products read some in panels; by digest the code alone says which shapes there are."""
+    numbers = np.random.default_rng(5).standard_normal(64 * 128).astype(np.float32)
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, ("n", 64), "x"), jn.TensorType(jn.float32, ("m", 128), "y")])
+    x, y = graph.inputs
+    wide, tall = graph.constant(numbers.reshape(64, 128)), graph.constant(numbers.reshape(128, 64))
+    column, row = graph.constant(numbers[:64][:, None]), graph.constant(numbers[:64])
+    graph.output(x @ wide, y @ tall, graph.constant(numbers.reshape(2, 64, 64)) + 1.0, column * row)
+    given = [np.ones((3, 64), np.float32), np.ones((2, 128), np.float32)]
+    model = jn.compile(graph, "cpu", cache=False)
+    expected = model(*given)
+    np.testing.assert_allclose(expected[0], given[0] @ numbers.reshape(64, 128), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(expected[1], given[1] @ numbers.reshape(128, 64), rtol=1e-4, atol=1e-4)
+    path = tmp_path / "m.joinery"
+    model.save(path)
+    digest = jn.load(path, "cpu").digest
+    jn.save(graph, tmp_path / "n.joinery", ("cpu", "sm_80"), cache=False)
+    other = jn.load(tmp_path / "n.joinery", "cpu").digest
+    for each, known in ((path, digest), (tmp_path / "n.joinery", other)):
+        for options in ({}, {"trusted": True}, {"trusted": True, "digest": known}, {"digest": known}):
+            found = jn.load(each, "cpu", cache=False, **options)  # type: ignore[arg-type]
+            for one, want in zip(found(*given), expected, strict=True):
+                np.testing.assert_array_equal(one, want, f"{each.name}, {options}")
