@@ -390,7 +390,8 @@ def _stored_graph(
     stored: dict[str, tuple[str, Array]] = {}
     for spec, array in pairs:
         digest = names[spec.name]
-        if is_reversible(spec.layout) and spec.shape == by_digest[digest].shape:  # another one of equal bytes may be kept
+        kept = by_digest[digest]  # which may be another one of equal bytes
+        if is_reversible(spec.layout) and (spec.dtype, spec.shape) == (_dtype_name(kept), kept.shape):
             stored[digest] = spec.layout, array
     weights = []
     for digest, array in by_digest.items():

@@ -8,9 +8,10 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from ...lowering.artifact import CompiledGraph
+from ...lowering.artifact import CompiledGraph, ConstantSpec
 from ...lowering.gc_paused import loading_modules
 from ...promotion.arrays import Array
+from ...promotion.dtype import DType
 from ...promotion.errors import UserError
 from ...runtime.native.library import native_library
 from ...runtime.storage import artifact_file
@@ -117,13 +118,19 @@ def _kept_constants(opened: artifact_file.Artifact) -> tuple[CompiledGraph, list
     constants = []
     for spec in compiled.constants:
         entry = entries.get(spec.weight)
-        if entry is None or entry.dtype != spec.dtype or prod(entry.shape) != prod(spec.shape):
+        if entry is None or _nbytes(entry) != _nbytes(spec):
             raise UserError(f"artifact {opened.source}: its code reads {spec.name!r}, which is none of its weights")
-        if (entry.layout, entry.shape) == (spec.layout, spec.shape):
+        if (entry.layout, entry.dtype, entry.shape) == (spec.layout, spec.dtype, spec.shape):
             constants.append(opened.weights[entry.name])
-        else:  # arrays of equal bytes are one weight, whatever their shapes
-            constants.append(devices.stored(spec, opened.plain_weight(entry.name).reshape(spec.shape)))
+        else:  # arrays of equal bytes are one weight, whatever their dtypes and shapes
+            plain = opened.plain_weight(entry.name).reshape(-1).view(DType(spec.dtype).numpy)
+            constants.append(devices.stored(spec, plain.reshape(spec.shape)))
     return compiled, constants
+
+
+def _nbytes(array: artifact_file.WeightEntry | ConstantSpec) -> int:
+    """Return the bytes of an array in the plain layout."""
+    return prod(array.shape) * DType(array.dtype).numpy.itemsize
 
 
 __all__ = ["load"]

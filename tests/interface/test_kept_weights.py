@@ -68,7 +68,8 @@ def test_arrays_of_equal_bytes_and_other_shapes(tmp_path: Path) -> None:
     x, y = graph.inputs
     wide, tall = graph.constant(numbers.reshape(64, 128)), graph.constant(numbers.reshape(128, 64))
     column, row = graph.constant(numbers[:64][:, None]), graph.constant(numbers[:64])
-    graph.output(x @ wide, y @ tall, graph.constant(numbers.reshape(2, 64, 64)) + 1.0, column * row)
+    zeros = graph.constant(np.zeros(40, np.float32)) + graph.constant(np.zeros((40, 1), np.int32)).cast("float32")
+    graph.output(x @ wide, y @ tall, graph.constant(numbers.reshape(2, 64, 64)) + 1.0, column * row, zeros)
     given = [np.ones((3, 64), np.float32), np.ones((2, 128), np.float32)]
     model = jn.compile(graph, "cpu", cache=False)
     expected = model(*given)
