@@ -45,7 +45,8 @@ def map_blocks(
 
 
 def apply(
-    reference: ModelReference, *arrays: Any, output_dims: Mapping[str, Sequence[str]] | None = None, **named: Any
+    reference: ModelReference, *arrays: Any, output_dims: Mapping[str, Sequence[str]] | None = None,
+    independent: Iterable[str] = (), same_target: bool = False, **named: Any,
 ) -> Any:
     """Apply a model to arrays of xarray by `xarray.apply_ufunc`, lazily where they hold arrays of Dask.
 
@@ -54,12 +55,13 @@ def apply(
         arrays, named: one `DataArray` per input, its axes in the order of the graph's.
         output_dims: names for all axes of an output; by default those that the inputs have for the same dims, and for other
             axes the output's name and the axis's number.
+        independent, same_target: as for `map_blocks`, which arrays of Dask are given to.
 
     Raises `UserError` as `map_blocks` does.
     """
     from .xarrays import apply
 
-    return apply(reference, arrays, named, output_dims)
+    return apply(reference, arrays, named, output_dims, independent, same_target)
 
 
 def stream(

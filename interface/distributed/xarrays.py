@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from .signatures import Signature, signature
 
 
 def apply(
-    reference: ModelReference, arrays: Sequence[Any], named: Mapping[str, Any], output_dims: Mapping[str, Sequence[str]] | None
+    reference: ModelReference, arrays: Sequence[Any], named: Mapping[str, Any],
+    output_dims: Mapping[str, Sequence[str]] | None, independent: Iterable[str] = (), same_target: bool = False,
 ) -> Any:
     """Implement `joinery.distributed.apply`."""
     what = "apply"
@@ -36,7 +37,8 @@ def apply(
 
     def function(*blocks: Any) -> Any:
         if any(hasattr(block, "dask") for block in blocks):
-            return map_blocks(reference, blocks, {}, (), False, {name: given[name].dims for name in order})
+            labelled = {name: given[name].dims for name in order}
+            return map_blocks(reference, blocks, {}, independent, same_target, labelled)
         outputs = run_block(reference, {name: np.asarray(block) for name, block in zip(order, blocks, strict=True)}).outputs
         return next(iter(outputs.values())) if len(outputs) == 1 else tuple(outputs.values())
 

@@ -217,6 +217,24 @@ def test_labelled_arrays_keep_their_coordinates(reference: jn.distributed.ModelR
         jn.distributed.apply(reference, given, output_dims={"nope": ("sample", "cls")})
 
 
+def test_labelled_arrays_of_a_graph_that_only_its_owner_knows(tmp_path: Path) -> None:
+    """A sum of all rows times zero keeps rows apart, which joinery does not see; the message names the argument that says so."""
+    xarray = pytest.importorskip("xarray", reason="the extra dask is not installed")
+    graph = jn.Graph("mixed", [jn.TensorType(jn.float32, ("batch", 4), "x")])
+    (x,) = graph.inputs
+    graph.output(x * 2.0 + jn.sum(x, 0) * 0.0, names=["y"])
+    jn.compile(graph, "cpu").save(tmp_path / "m.joinery")
+    known = jn.distributed.reference(tmp_path / "m.joinery", trusted=True)
+    numbers = rows(10)[:, :4]
+    given = xarray.DataArray(numbers, dims=("sample", "feature")).chunk(sample=3)
+    with pytest.raises(jn.UserError, match="independent"):
+        jn.distributed.apply(known, given)
+    found = jn.distributed.apply(known, given, independent=["batch"], same_target=True)
+    assert np.array_equal(found.values, known()(numbers))
+    with pytest.raises(jn.UserError, match=r"apply: independent=\['rows'\]; model 'mixed' has the dims"):
+        jn.distributed.apply(known, given, independent=["rows"])
+
+
 @pytest.mark.parametrize(
     ("dims", "message"),
     [
