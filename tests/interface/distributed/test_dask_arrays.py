@@ -218,7 +218,7 @@ def test_labelled_arrays_keep_their_coordinates(reference: jn.distributed.ModelR
 
 
 def test_labelled_arrays_of_a_graph_that_only_its_owner_knows(tmp_path: Path) -> None:
-    """A sum of all rows times zero keeps rows apart, which joinery does not see; the message names the argument that says so."""
+    """A sum of all rows times zero keeps rows apart, which joinery does not see; the message names what says so."""
     xarray = pytest.importorskip("xarray", reason="the extra dask is not installed")
     graph = jn.Graph("mixed", [jn.TensorType(jn.float32, ("batch", 4), "x")])
     (x,) = graph.inputs
