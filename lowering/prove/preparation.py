@@ -271,6 +271,13 @@ def _is_harmless(op: Operation) -> bool:
     return op.name.startswith(_COMPUTING) or op.has_trait(NoMemoryEffect) or op.has_trait(Pure)
 
 
+def ends_at_once(op: Operation) -> bool:
+    """Returns whether an operation without regions is known to end: those of `_HARMLESS`, accesses, and what only computes."""
+    if isinstance(op, ExternElementwiseOp):
+        return op.names_libdevice and op.symbol.data in SIGNATURES
+    return op.name == GATHER or op.name in _PLAIN or op.name in _ATOMIC or _is_harmless(op)
+
+
 def _operands(op: Operation) -> tuple[SSAValue | None, SSAValue | None]:
     """Returns mask and stored value of an access."""
     operands: Sequence[SSAValue] = op.operands
@@ -283,5 +290,6 @@ def _operands(op: Operation) -> tuple[SSAValue | None, SSAValue | None]:
 
 
 __all__ = [
-    "GATHER", "Access", "PreparedFunction", "ProofParameter", "ambiguous", "claims_of", "line_of", "parameter_names", "prepare",
+    "GATHER", "Access", "PreparedFunction", "ProofParameter", "ambiguous", "claims_of", "ends_at_once", "line_of",
+    "parameter_names", "prepare",
 ]  # fmt: skip

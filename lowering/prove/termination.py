@@ -1,4 +1,7 @@
-"""Proves that loops that count come to their end. Of everything else that may go on forever nothing is shown."""
+"""Proves that loops that count come to their end. Of everything else that may go on forever nothing is shown.
+
+An operation that is on no list here counts as one that may go on forever.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from ..tt.analysis.dominance import postorder
 from .bounds import Bounds
 from .evaluate.contexts import bounds_of
 from .found import Found, shown
-from .preparation import line_of
+from .preparation import ends_at_once, line_of
 from .proof import TERMINATION, UNKNOWN, AccessVerdict
 from .world import ALWAYS, Level
 
@@ -20,6 +23,10 @@ _WAITING = {
     "tt.call": "a call that is not expanded: whether it ever returns is not modelled",
     "tt.atomic_poll": "a wait: whether it ever ends is not modelled",
 }
+_ENDING = frozenset({
+    "tt.func", "scf.if", "scf.execute_region", "tt.map_elementwise", "tt.reduce", "tt.scan", "tt.reduce.return", "tt.scan.return",
+})  # fmt: skip
+"""Operations that run each of their regions a number of times that does not depend on what is computed, or that end one."""
 
 
 class Termination:
@@ -46,6 +53,8 @@ class Termination:
                 yield op, _WAITING[op.name]
             elif "assembly" in op.name or "asm" in op.name:
                 yield op, "assembly is not modelled"
+            elif op.name not in _ENDING and (op.regions or not ends_at_once(op)):
+                yield op, f"{op.name} is not modelled: whether it ever ends is not known"
             if any(_has_circle(region) for region in op.regions):
                 yield op, "branches that lead back: whether they ever stop is not modelled"
 

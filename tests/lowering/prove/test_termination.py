@@ -76,3 +76,29 @@ def test_an_inner_loop_is_judged_by_itself() -> None:
 {loop("%c0", "%n", "%s")}
   }}""", ("n <= 100",))
     assert found == "unknown"
+
+
+@pytest.mark.parametrize("step", ["zero", "one"])
+def test_nothing_is_said_of_operations_on_no_list(step: str) -> None:
+    """A parallel loop of which the step is 0 never ends."""
+    assert verdict(f"""  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  "scf.parallel"(%zero, %one, %{step}) <{{operandSegmentSizes = array<i32: 1, 1, 1, 0>}}> ({{
+  ^bb0(%i: index):
+    "scf.reduce"() : () -> ()
+  }}) : (index, index, index) -> ()""")[0] == "unknown"
+
+
+def test_nothing_is_said_of_functions_of_others() -> None:
+    assert verdict("""  %e = tt.extern_elementwise %n {libname = "", libpath = "", pure = true, symbol = "forever"} :
+    (i32) -> i32""")[0] == "unknown"
+
+
+def test_what_computes_and_touches_memory_ends() -> None:
+    assert verdict("""  %l = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>
+  %r = "tt.reduce"(%l) <{axis = 0 : i32}> ({
+  ^bb0(%a: i32, %b: i32):
+    %t = arith.addi %a, %b : i32
+    tt.reduce.return %t : i32
+  }) : (tensor<4xi32>) -> i32
+  tt.store %x, %r : !tt.ptr<i32>""", (), "%x: !tt.ptr<i32>") == ("proven", ())
