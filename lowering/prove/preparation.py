@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import FileLineColLoc, IndexType, IntAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import NoMemoryEffect, Pure
 
 from ...promotion.dataclass import dataclass
+from ...promotion.errors import UnsupportedError
 from ..libdevice.signatures import SIGNATURES
 from ..tt import types as t
 from ..tt.arguments import parameters_of
@@ -136,12 +137,32 @@ class PreparedFunction:
 
 
 def prepare(function: FuncOp) -> PreparedFunction:
-    """Returns a copy of a function, expanded. Raises what the passes raise."""
+    """Returns a copy of a function, expanded.
+
+    Raises `UnsupportedError` for parameters that proofs have no name for, and what the passes raise.
+    """
+    _check_parameters(function)
     copy = copy_function(function)
     _locate(function, copy)
     parameters = _parameters(function)
     Pipeline.parse(PASSES).run(copy)
+    if len(copy.body.blocks[0].args) != len(parameters):  # they would be taken for each other
+        raise UnsupportedError(
+            f"prove: @{function.sym_name.data} has a parameter that is expanded to several in a way that is not modelled; "
+            "fix: pointers to elements, integers and descriptors (!tt.tensordesc) as parameters"
+        )
     return PreparedFunction(function, copy, parameters, (*_tensor_maps(function), *_accesses(copy)))
+
+
+def _check_parameters(function: FuncOp) -> None:
+    """Refuses parameters that no launch passes: blocks, pointers to blocks, and numbers whose width is not said."""
+    for each in parameters_of(function):
+        is_block = t.is_tensor(each.type) or t.is_block_pointer(each.type)
+        if is_block or isinstance(each.type, IndexType):
+            fix = "a pointer to elements, or a descriptor (!tt.tensordesc)" if is_block else "i64"
+            raise UnsupportedError(
+                f"prove: {each.name} of @{function.sym_name.data} is of type {each.type}, which no launch passes; fix: {fix}"
+            )
 
 
 def _tensor_maps(function: FuncOp) -> list[Access]:

@@ -185,15 +185,15 @@ class World:
             shape = [self.symbols[f"{parameter.name}.shape.{axis}"] for axis in range(rank)]
             strides = [self.symbols[f"{parameter.name}.stride.{axis}"] for axis in range(rank)]
             self.base += [both(at_least(extent, 0), at_most(extent, _MAX_EXTENT)) for extent in shape]
-            self.base += [at_least(stride, 0) for stride in strides]
-            checked = f"the tensor of {parameter.name} fits its array (launches check it)"
-            self.promises.append(f"{checked}; its strides are not negative")
+            some = both(*[at_least(extent, 1) for extent in shape])
+            for extent, stride in zip(shape, strides, strict=True):  # of an axis of extent 1 launches take any
+                self.base.append(implies(both(some, at_least(extent, 2)), at_least(stride, 0)))
+            self.promises.append(f"the tensor of {parameter.name} fits its array (launches check it)")
             if position not in self.extents:
                 self.extents[position] = self.terms.atom(("size", f"elements of {parameter.name}"), f"{parameter.name}", 0)
             reach = ONE
             for extent, stride in zip(shape, strides, strict=True):
                 reach = reach + (extent - 1) * stride
-            some = both(*[at_least(extent, 1) for extent in shape])
             self.base.append(implies(some, at_least(self.extents[position], reach)))
 
     def size(self, expression: Expression) -> Polynomial:

@@ -220,3 +220,30 @@ def test_without_z3_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "__import__", refusing)
     with pytest.raises(jn.UnsupportedError, match=r"pip install 'joinery-graph\[prove\]'"):
         kernel().prove(extents={"x": "n"})
+
+
+@pytest.mark.parametrize("type_", ["index", "!tt.ptr<tensor<4xi32>>", "tensor<4xi32>", "tensor<4x!tt.ptr<i32>>", "tensor<4xindex>"])
+def test_parameters_that_no_launch_passes_are_refused(type_: str) -> None:
+    """A pointer to a block is expanded to several parameters, which were taken for those behind it."""
+    made = jn.kernel.from_ttir(f"""tt.func public @f(%p: {type_}, %x: !tt.ptr<i32>, %n: i32, %f: f32, %y: !tt.ptr<i32>, %m: i32) {{
+  %at = tt.addptr %x, %n : !tt.ptr<i32>, i32
+  tt.store %at, %n : !tt.ptr<i32>
+  tt.return
+}}""")
+    with pytest.raises(jn.UnsupportedError, match="p of @f is of type .*, which no launch passes; fix: "):
+        made.prove(["m == 0", "n == 1000"], {"x": 1, "y": 1}, 1)
+
+
+def test_a_loop_up_to_an_index_parameter_is_refused() -> None:
+    made = jn.kernel.from_ttir("""tt.func public @f(%x: !tt.ptr<i32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.for %i = %c0 to %n step %c1 {
+    %j = arith.index_cast %i : index to i32
+    %at = tt.addptr %x, %j : !tt.ptr<i32>, i32
+    tt.store %at, %j : !tt.ptr<i32>
+  }
+  tt.return
+}""")
+    with pytest.raises(jn.UnsupportedError, match="n of @f is of type index"):
+        made.prove((), {"x": 4}, 1)
