@@ -6,7 +6,7 @@ launches with small sizes, which are run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from . import claims
 from .evaluate.contexts import NotModelled
@@ -15,6 +15,7 @@ from .found import Found, shown
 from .launches import Confirm, Launches
 from .preparation import Access, PreparedFunction
 from .proof import NEVER, REFUTED, UNKNOWN
+from .specify import expressions
 from .specify.specification import ParsedSpecification, Specification
 from .terms.polynomials import TooLarge
 from .terms.solver import Budget
@@ -31,6 +32,7 @@ class Bounds:
     Attributes:
         world: the terms of the function.
         launches: looks for launches that break a property.
+        examples: sizes that satisfy the assumptions.
     """
 
     def __init__(
@@ -45,6 +47,8 @@ class Bounds:
         self._bounds: dict[Access, Found] = {}
         self._pointers: dict[Access, Pointer | Unknown] = {}
         self._levels: dict[int | None, list[Level]] = {}
+        self._possible: dict[Level, bool] = {ALWAYS: True}
+        self.examples: list[dict[str, int]] = []
 
     def array(self, access: Access) -> str:
         """Returns the parameter that an access is to; "" if that is not known."""
@@ -123,8 +127,33 @@ class Bounds:
                 found.append(level)
         return found
 
+    def has_sizes(self, level: Level) -> bool:
+        """Returns whether sizes are found that satisfy conditions beside the assumptions: without any they say nothing."""
+        found = self._possible.get(level)
+        if found is None:
+            conditions = [expressions.parse_assumption(text) for text in level]
+            found = any(self._satisfies(example, conditions) for example in self.examples)
+            if not found:
+                example = self.launches.sizes(self.world, self.world.level(level))
+                if example is not None and self._satisfies(example, conditions):
+                    found = True
+                    self.examples.append(example)
+            self._possible[level] = found
+        return found
+
+    @staticmethod
+    def _satisfies(example: Mapping[str, int], conditions: Sequence[expressions.Assumption]) -> bool:
+        return all(expressions.holds(each, example) for each in conditions)
+
     def climb(self, array: int | None, holds: Callable[[Level], bool], least: Level = ALWAYS) -> Level | None:
-        """Returns the weakest conditions with which a claim holds; None if there are none. least: those there are anyway."""
+        """Returns the weakest conditions with which a claim holds, and which sizes were found to satisfy; None if there are none.
+
+        least: those there are anyway.
+        """
+        found = self._climb(array, holds, least)
+        return None if found is None or not self.has_sizes(found) else found
+
+    def _climb(self, array: int | None, holds: Callable[[Level], bool], least: Level) -> Level | None:
         if least and self.world.is_impossible(least):
             return None  # what two accesses need each is never true at once
         if holds(least):

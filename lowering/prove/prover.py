@@ -92,6 +92,7 @@ class Prover:
                 "fix: take out one of them; extents are 0 or more, and a grid has at most 2**31 - 1 programs along an axis"
             )
         example = self._bounds.launches.sizes(world, [])
+        self._bounds.examples += [] if example is None else [example]
         self._check_contents()
         bounds = {access: self._bounds.bounds_of(access) for access in self.prepared.accesses}
         found: list[tuple[AccessVerdict, Found]] = []
@@ -107,9 +108,10 @@ class Prover:
         weakened = self._relying(bounds) if world.uses_contents else None
         if example is None:
             weakened = Found(UNKNOWN, reason=_NO_SIZES)
+        verdicts = [each if weakened is None else _weakened(each, own, weakened) for each, own in found]
         return Proof(
             self.prepared.function.sym_name.data, self.specification, tuple(properties),
-            tuple([each if weakened is None else _weakened(each, own, weakened) for each, own in found]),
+            tuple([self._possible(each) for each in verdicts]),
             tuple([*self.specification.assume, *world.promises]), tuple(sorted((example or {}).items())),
             world.solver.asked, world.solver.steps,
         )  # fmt: skip
@@ -119,6 +121,14 @@ class Prover:
             prop, access.line, access.op.name, self._bounds.array(access), found.verdict, found.level, found.reason,
             found.counterexample,
         )  # fmt: skip
+
+    def _possible(self, verdict: AccessVerdict) -> AccessVerdict:
+        """Returns a verdict; unknown if it holds under conditions, for example those of two accesses, that no sizes satisfy."""
+        if verdict.verdict not in SHOWN or self._bounds.has_sizes(verdict.condition):
+            return verdict
+        condition = " and ".join(verdict.condition)
+        reason = f"it holds if {condition}, and no sizes were found for which that and the assumptions hold"
+        return replace(verdict, verdict=UNKNOWN, condition=(), reason=reason)
 
     def _relying(self, bounds: dict[Access, Found]) -> Found:
         """Returns how much may be said where what arrays hold was used: no more than that they keep holding it.

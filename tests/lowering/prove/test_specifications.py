@@ -247,3 +247,21 @@ def test_a_loop_up_to_an_index_parameter_is_refused() -> None:
 }""")
     with pytest.raises(jn.UnsupportedError, match="n of @f is of type index"):
         made.prove((), {"x": 4}, 1)
+
+
+@pytest.mark.parametrize("assume", [["n * n >= 2**60"], ["n * m >= 2**52", "m <= 2**22", "m >= 1"]])
+def test_nothing_is_proven_under_conditions_that_contradict_the_assumptions(assume: list[str]) -> None:
+    """They say that n is 2**30 or more, which takes products of sizes to be seen: 4 * n is no number of 32 bits."""
+    made = jn.kernel.from_ttir("""tt.func public @f(%x: !tt.ptr<i8>, %n: i32, %m: i32) {
+  %l = tt.get_program_id x : i32
+  %c4 = arith.constant 4 : i32
+  %o = arith.muli %l, %c4 : i32
+  %at = tt.addptr %x, %o : !tt.ptr<i8>, i32
+  %b = arith.trunci %m : i32 to i8
+  tt.store %at, %b : !tt.ptr<i8>
+  tt.return
+}""")
+    proof = made.prove(assume, {"x": "4 * n"}, "n")
+    assert [each.verdict for each in proof.accesses] == ["unknown"] * 3
+    possible = made.prove((), {"x": "4 * n"}, "n")
+    assert {each.verdict for each in possible.accesses} == {"proven under"}
