@@ -23,6 +23,7 @@ from ..tt.facts import DIVISIBILITY, parameter_attributes
 from ..tt.op_locations import OpLocations, source_line
 from ..tt.transforms.pipeline import Pipeline, copy_function
 from .evaluate.elements import has_size
+from .evaluate.undefined import Undefined
 
 PASSES = "inline,drop-claims,expand-control,expand-arithmetic,expand-maps,expand-descriptors"
 """Passes before a proof. None of them removes an access: what the text does and nobody uses is checked, too."""
@@ -244,9 +245,11 @@ def _parameters(function: FuncOp) -> tuple[ProofParameter, ...]:
 
 def _accesses(function: FuncOp) -> list[Access]:
     found = []
+    undefined = Undefined(function)
     for op in function.walk():
         if op.name == GATHER:
-            found.append(Access(op, line_of(op), False, False, False, t.shape_of(op.operands[1].type), 1, None, None))
+            shape, poison = t.shape_of(op.operands[1].type), _poison(undefined, op, op.operands[1])
+            found.append(Access(op, line_of(op), False, False, False, shape, 1, None, None, poison))
             continue
         effects = _PLAIN.get(op.name) or _ATOMIC.get(op.name)
         if effects is None:
@@ -257,16 +260,24 @@ def _accesses(function: FuncOp) -> list[Access]:
         obstacle = "a pointer to a block is not modelled" if t.is_tensor(pointee) else ""
         if not obstacle and not has_size(op.operands[0].type):
             obstacle = f"the size of {pointee} in memory is not modelled"
+        mask, stored = _operands(op)
+        obstacle = obstacle or _poison(undefined, op, op.operands[0], mask)
         if obstacle:
             found.append(Access(op, line_of(op), True, True, False, (), 1, None, None, obstacle))
             continue
         value = t.value_type(op.operands[0].type)
-        mask, stored = _operands(op)
+        stored = None if undefined.is_value(stored) else stored  # lanes may store different numbers
         size = max(1, t.bit_width(value) // 8)
         shape = t.shape_of(op.operands[0].type)
         is_ordered = op.name in _ATOMIC and enum_name(MEMORY_SCOPES, op.properties["scope"]) in ("gpu", "sys")
         found.append(Access(op, line_of(op), *effects, is_ordered, shape, size, mask, stored))
     return found
+
+
+def _poison(undefined: Undefined, op: Operation, *values: SSAValue | None) -> str:
+    """Returns why an access is not modelled if poison has a part in its address, its mask or its path; "" if none has."""
+    is_undefined = undefined.is_path(op) or any(undefined.is_value(value) for value in values)
+    return "poison in its address, its mask or its path is not modelled" * is_undefined
 
 
 def claims_of(function: Operation) -> list[str]:

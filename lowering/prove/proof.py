@@ -26,7 +26,8 @@ TRUSTED = (
     "operations of one program happen in the order of the text, the lanes of one operation at once",
     "integers are computed as joinery does: they wrap, x / 0 is 0, x % 0 is x, shifts by the width or more leave 0 or the sign,"
     " an index has 64 bits",
-    "a lane that a load leaves undefined holds some number of its type, the same one for whoever reads it",
+    "a lane that a load or an atomic leaves undefined, and memory to which poison was written, hold some number of their type,"
+    " the same one for whoever reads it",
     "the solver z3, and this encoding (docs/design/021-proofs.md)",
 )
 

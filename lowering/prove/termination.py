@@ -13,6 +13,7 @@ from xdsl.ir import Operation, Region
 from ..tt.analysis.dominance import postorder
 from .bounds import Bounds
 from .evaluate.contexts import bounds_of
+from .evaluate.undefined import Undefined
 from .found import Found, shown
 from .preparation import ends_at_once, line_of
 from .proof import TERMINATION, UNKNOWN, AccessVerdict
@@ -46,9 +47,11 @@ class Termination:
 
     def _loops(self) -> Iterator[tuple[Operation, str]]:
         """Yields what may go on forever, with the reason why nothing is shown of it; "" if something may be."""
+        undefined = Undefined(self._bounds.prepared.function)
         for op in self._bounds.prepared.function.walk():
             if op.name == "scf.for":
-                yield op, ""
+                is_undefined = undefined.is_path(op) or any(map(undefined.is_value, op.operands[:3]))
+                yield op, "poison in its bounds or its path is not modelled" if is_undefined else ""
             elif op.name in _WAITING:
                 yield op, _WAITING[op.name]
             elif "assembly" in op.name or "asm" in op.name:

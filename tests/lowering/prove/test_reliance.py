@@ -370,3 +370,24 @@ def test_nothing_is_said_of_elements_whose_size_in_memory_is_open(width: int) ->
   tt.store %b, %b1 : !tt.ptr<i8>""")
     proof = made.prove("0 <= n < 4", {"x": 64}, 1, ("bounds",))
     assert [each.verdict for each in proof.accesses] == ["unknown"] * 2
+
+
+def test_poison_that_has_no_part_in_an_address_is_no_obstacle() -> None:
+    """As in functions that return early: what they do not return is poison, and is merged with what they do."""
+    made = kernel("%x: !tt.ptr<f32>, %n: i32", """
+  %c0 = arith.constant 0 : i32
+  %p = ub.poison : f32
+  %one = arith.constant 1.0 : f32
+  %m = arith.cmpi sgt, %n, %c0 : i32
+  cf.cond_br %m, ^a, ^b(%p, %n : f32, i32)
+^a:
+  cf.br ^b(%one, %c0 : f32, i32)
+^b(%v: f32, %i: i32):
+  %w = scf.for %j = %c0 to %n step %n iter_args(%k = %v) -> (f32) : i32 {
+    scf.yield %k : f32
+  }
+  %is = arith.cmpi eq, %i, %c0 : i32
+  %at = tt.addptr %x, %i : !tt.ptr<f32>, i32
+  tt.store %at, %w, %is : !tt.ptr<f32>""")
+    proof = made.prove((), {"x": 1}, 1)
+    assert [proof.verdict(each) for each in ("bounds", "races")] == ["proven", "proven"]

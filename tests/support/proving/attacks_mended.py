@@ -67,7 +67,99 @@ _NEVER = """
   tt.store %at, %n : !tt.ptr<i32>"""
 """A loop that is never reached, where the solver shows of any step that it is 1 or more."""
 
+_POISON = """
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %p = ub.poison : i32
+  %d = arith.subi %p, %p : i32"""
+"""A difference that is 0 if poison is one number, and any number as it is not."""
+_STORE = """
+  %at = tt.addptr %x, %o : !tt.ptr<i32>, i32
+  tt.store %at, %n : !tt.ptr<i32>"""
+_POISONED = {
+    "address": f"""
+  %o = arith.addi %d, %c0 : i32{_STORE}""",
+    "mask": """
+  %m = arith.cmpi ne, %d, %c0 : i32
+  %at = tt.addptr %x, %c1 : !tt.ptr<i32>, i32
+  tt.store %at, %n, %m : !tt.ptr<i32>""",
+    "path": f"""
+  %m = arith.cmpi ne, %d, %c0 : i32
+  scf.if %m {{
+    %o = arith.addi %c1, %c0 : i32{_STORE}
+  }}""",
+    "branch": f"""
+  %m = arith.cmpi ne, %d, %c0 : i32
+  cf.cond_br %m, ^a, ^b
+^a:
+  %o = arith.addi %c1, %c0 : i32{_STORE}
+  cf.br ^b
+^b:""",
+    "merge of branches": f"""
+  %m = arith.cmpi sgt, %n, %c0 : i32
+  cf.cond_br %m, ^a, ^b(%c0 : i32)
+^a:
+  cf.br ^b(%d : i32)
+^b(%o: i32):{_STORE}""",
+    "result of a branch": f"""
+  %m = arith.cmpi sgt, %n, %c0 : i32
+  %o = scf.if %m -> (i32) {{
+    scf.yield %d : i32
+  }} else {{
+    scf.yield %c0 : i32
+  }}{_STORE}""",
+    "loop": f"""
+  %o = scf.for %i = %c0 to %c1 step %c1 iter_args(%k = %c0) -> (i32) : i32 {{
+    %j = arith.addi %k, %d : i32
+    scf.yield %j : i32
+  }}{_STORE}""",
+    "start of a loop": f"""
+  scf.for %i = %c0 to %c1 step %c1 iter_args(%k = %p) -> (i32) : i32 {{
+    %o = arith.subi %k, %k : i32{_STORE}
+    scf.yield %k : i32
+  }}""",
+    "number of iterations": f"""
+  scf.for %o = %c0 to %d step %c1 : i32 {{{_STORE}
+  }}""",
+    "loop with a condition": f"""
+  %o = scf.while (%i = %c0) : (i32) -> (i32) {{
+    %m = arith.cmpi slt, %i, %d : i32
+    %j = arith.muli %i, %c0 : i32
+    scf.condition(%m) %j : i32
+  }} do {{
+  ^bb0(%j: i32):
+    scf.yield %j : i32
+  }}{_STORE}""",
+    "reduction": f"""
+  %l = tt.make_range {{end = 2 : i32, start = 0 : i32}} : tensor<2xi32>
+  %r = "tt.reduce"(%l) <{{axis = 0 : i32}}> ({{
+  ^bb0(%a: i32, %b: i32):
+    %q = ub.poison : i32
+    tt.reduce.return %q : i32
+  }}) : (tensor<2xi32>) -> i32
+  %o = arith.subi %r, %r : i32{_STORE}""",
+}
+"""By what is made of poison, kernels that store to x[0] or nowhere, if it is one number."""
+
 ATTACKS: dict[str, Faulty] = {
+    **{
+        f"poison in the {where}": Faulty(_ARRAY, _POISON + body, {"x": 1}, 1, "bounds")
+        for where, body in _POISONED.items()
+    },
+    "poison in the address, which the sanitizer finds": Faulty(
+        _ARRAY, _POISON + _POISONED["address"], {"x": 1}, 1, "bounds", (1, [zeros(1), 3], "uninitialised")
+    ),
+    "poison in the address, and programs that meet": Faulty("%x: !tt.ptr<i32>, %n: i32", f"""{_POISON}
+  %g = tt.get_program_id x : i32
+  %o = arith.addi %d, %g : i32{_STORE}""", {"x": "g"}, "g", "races", None, ("g <= 100",)),
+    "poison in the step of a loop": Faulty(_ARRAY, f"""{_POISON}
+  %s = arith.addi %d, %c1 : i32
+  scf.for %i = %c0 to %c1 step %s : i32 {{
+  }}""", {}, 1, "termination of loops"),
+    "poison that lanes store to one element": Faulty(_ARRAY, f"""{_POISON}
+  %v = tt.splat %d : i32 -> tensor<2xi32>
+  %at = tt.splat %x : !tt.ptr<i32> -> tensor<2x!tt.ptr<i32>>
+  tt.store %at, %v : tensor<2x!tt.ptr<i32>>""", {"x": 1}, 1, "races"),
     **{
         f"a quotient by a step of {step} in a loop that is never reached": Faulty(
             _ARRAY, _NEVER.format(step=step), {"x": 1}, 1, "bounds", (1, [zeros(1), 3], "out-of-bounds")
