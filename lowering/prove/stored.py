@@ -10,8 +10,8 @@ from ...promotion.errors import UserError
 from .proof import PROPERTIES, Proof
 
 _MAX_LETTERS = 1 << 24
-_FREE = ("questions", "steps", "solver", "example")
-"""What two proofs of the same may differ in."""
+_FREE = ("questions", "steps")
+"""What two proofs of the same may differ in. Which sizes are found is the solver's choice, so that is compared, too."""
 
 
 @dataclass(frozen=True, slots=True)

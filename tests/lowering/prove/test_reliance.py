@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import joinery as jn
@@ -355,6 +356,20 @@ def test_a_stored_proof_of_no_property_is_refused() -> None:
     text = made.prove((), {"x": 101}, 1, ("bounds",)).as_json().replace('"bounds": "proven"', "")
     with pytest.raises(jn.UserError):
         made.prove.verify(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("solver", "z3 99"), ("example", {"n": -4}), ("example", {}), ("example", {"n": 2**40})]
+)
+def test_a_stored_proof_of_another_solver_or_with_another_example_is_refused(name: str, value: Any) -> None:
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", """
+  %i = tt.get_program_id x : i32
+  %at = tt.addptr %x, %i : !tt.ptr<i32>, i32
+  tt.store %at, %n : !tt.ptr<i32>""")
+    text = made.prove(["n >= 1"], {"x": "n"}, "n").as_json()
+    assert made.prove.verify(text).verdict("bounds") == "proven"
+    with pytest.raises(jn.UserError, match=f"{name} differ"):
+        made.prove.verify(json.dumps({**json.loads(text), name: value}))
 
 
 @pytest.mark.parametrize("width", [4, 12, 24, 65])
