@@ -146,7 +146,7 @@ class Bounds:
         return all(expressions.holds(each, example) for each in conditions)
 
     def climb(self, array: int | None, holds: Callable[[Level], bool], least: Level = ALWAYS) -> Level | None:
-        """Returns the weakest conditions with which a claim holds, and which sizes were found to satisfy; None if there are none.
+        """Returns the weakest conditions with which a claim holds; None if there are none, or no sizes are found for them.
 
         least: those there are anyway.
         """

@@ -25,7 +25,8 @@ _WAITING = {
     "tt.atomic_poll": "a wait: whether it ever ends is not modelled",
 }
 _ENDING = frozenset({
-    "tt.func", "scf.if", "scf.execute_region", "tt.map_elementwise", "tt.reduce", "tt.scan", "tt.reduce.return", "tt.scan.return",
+    "tt.func", "scf.if", "scf.execute_region", "tt.map_elementwise", "tt.reduce", "tt.scan", "tt.reduce.return",
+    "tt.scan.return",
 })  # fmt: skip
 """Operations that run each of their regions a number of times that does not depend on what is computed, or that end one."""
 

@@ -222,15 +222,18 @@ def test_without_z3_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         kernel().prove(extents={"x": "n"})
 
 
-@pytest.mark.parametrize("type_", ["index", "!tt.ptr<tensor<4xi32>>", "tensor<4xi32>", "tensor<4x!tt.ptr<i32>>", "tensor<4xindex>"])
+@pytest.mark.parametrize(
+    "type_", ["index", "!tt.ptr<tensor<4xi32>>", "tensor<4xi32>", "tensor<4x!tt.ptr<i32>>", "tensor<4xindex>"]
+)
 def test_parameters_that_no_launch_passes_are_refused(type_: str) -> None:
     """A pointer to a block is expanded to several parameters, which were taken for those behind it."""
-    made = jn.kernel.from_ttir(f"""tt.func public @f(%p: {type_}, %x: !tt.ptr<i32>, %n: i32, %f: f32, %y: !tt.ptr<i32>, %m: i32) {{
+    parameters = f"%p: {type_}, %x: !tt.ptr<i32>, %n: i32, %f: f32, %y: !tt.ptr<i32>, %m: i32"
+    made = jn.kernel.from_ttir(f"""tt.func public @f({parameters}) {{
   %at = tt.addptr %x, %n : !tt.ptr<i32>, i32
   tt.store %at, %n : !tt.ptr<i32>
   tt.return
 }}""")
-    with pytest.raises(jn.UnsupportedError, match="p of @f is of type .*, which no launch passes; fix: "):
+    with pytest.raises(jn.UnsupportedError, match=r"p of @f is of type .*, which no launch passes; fix: "):
         made.prove(["m == 0", "n == 1000"], {"x": 1, "y": 1}, 1)
 
 
