@@ -68,9 +68,9 @@ class Job:
         return self.output.store.bounds(number)
 
     def require_same_inputs(self) -> None:
-        """Raise `RunError` if files of inputs have changed since the run was planned."""
+        """Raise `InputChanged` if files of inputs have changed since the run was planned, back to what they were or not."""
         for source in (*self.sources, *self.whole):
-            source.require_unchanged()
+            source.require_undisturbed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,10 @@ class BlockRecord:
 
 
 def run_job_block(job: Job, number: int) -> BlockRecord:
-    """Read, compute and write one block. Raises `RunError` where nothing can be read or written at all."""
+    """Read, compute and write one block.
+
+    Raises `RunError` where nothing can be read or written at all, or files of inputs have changed before all was computed.
+    """
     began = time.monotonic()
     start, stop = job.rows_of(number)
     columns = {source.name: read_rows(source, start, stop) for source in job.sources}
@@ -101,6 +104,10 @@ def run_job_block(job: Job, number: int) -> BlockRecord:
         target = found.target
         for name, array in found.outputs.items():
             results[name][rows] = array
+    for source in job.sources:  # arrays of .npy are mapped, and read by the calls
+        source.require_unchanged(opened(source).files(start, stop))
+    for source in job.whole:
+        source.require_unchanged(opened(source).files(0, opened(source).rows))
     job.output.write(number, results)
     durable = job.host != host_name()
     if durable:

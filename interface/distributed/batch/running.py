@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from multiprocessing import resource_tracker
 from typing import Any
@@ -20,7 +20,7 @@ from ....runtime.host.threads import default_threads
 from ..driving import Driver, Task
 from ..engines import Engine, InProcess, OnDask, OnRay
 from ..extras import required
-from ..failures import Failure, RunError
+from ..failures import Failure, InputChanged, RunError
 from .connecting import connected
 from .jobs import BlockRecord, Job, host_name, run_job_block
 from .journal import Journal
@@ -46,11 +46,13 @@ class Workers:
 
 def run_job(
     job: Job, workers: Workers, *, resume: bool = False, same_target: bool = False, retries: int = 3, in_flight: int = 2,
-    quiet: bool = False,
+    quiet: bool = False, completing: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Compute the blocks of a job that are missing, and return a summary.
 
     The output appears when all blocks are done; otherwise a folder beside it has those that are, for a later run with `resume`.
+    `completing` is called once all blocks are done: what ends the process from there on loses nothing but time.
+
     Raises `UserError` and `RunError` where no block can be computed or written.
     """
     journal = Journal(replace(job, host=host_name()), resume)
@@ -71,10 +73,12 @@ def run_job(
                         journal.add(done.value)
                     progress.count(isinstance(done.value, Failure))
         progress.end()
-        job.require_same_inputs()
-    except BaseException:
+        journal.look()
+        if not failures:
+            completing()
+    except BaseException as error:
         progress.end()
-        journal.close()
+        journal.close(changed=isinstance(error, InputChanged))
         raise
     if failures:
         journal.close()
