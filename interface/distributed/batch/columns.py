@@ -245,7 +245,8 @@ def _safetensors(source: Source) -> Column:
 
 
 def _zarr(source: Source) -> Column:
-    found = required("zarr", "batch").open(source.path, mode="r")
+    # A group's copy of the metadata of its arrays stays as it was when rows are added to one.
+    found = required("zarr", "batch").open(source.path, mode="r", use_consolidated=False)
     member = source.member
     if hasattr(found, "array_keys"):
         member = member or source.name

@@ -46,13 +46,14 @@ class Journal:
     again, to the same bits. Of an earlier run each noted block is read again, and counts if it has the noted SHA-256; lines
     that are damaged count for nothing. The data lies in a folder with the number of this run, so that workers of an earlier one
     find nothing to write to. Notes count once the files of the inputs were found as they were, by a look at all of them that
-    came after the notes: later ones of a run that was killed count if nobody did anything to the files since. A lock is held from before the output is looked for until nothing of the folder is left.
+    came after the notes: later ones of a run that was killed count if nobody did anything to the files since. A lock is held
+    from before the output is looked for until nothing of the folder is left.
 
     Attributes:
         job: the run, with its number.
         done: 1 for each block that is noted.
-        damaged: notes of an earlier run that were cut, whose block was not there or not what was noted, or whose inputs may have
-            been others for a while.
+        damaged: notes of an earlier run that were cut, whose block was not there or not what was noted, or whose inputs may
+            have been others for a while.
         digest: a number for the results of all noted blocks, in whatever order they came.
         targets: how many blocks code for each target has computed.
     """

@@ -133,10 +133,12 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
         is_ours = not ray.is_initialized()
         with _stdout_on_stderr():
             try:
-                if workers.count:
-                    ray.init(num_cpus=workers.count * _threads(job, workers.count), log_to_driver=False)
-                job = _with_threads(job, workers.count or 1)
-                yield OnRay(job.reference.threads), job
+                with _handlers_kept():
+                    if workers.count:
+                        ray.init(num_cpus=workers.count * _threads(job, workers.count), log_to_driver=False)
+                    job = _with_threads(job, workers.count or 1)
+                    engine = OnRay(job.reference.threads)
+                yield engine, job
             finally:
                 if is_ours:  # whose threads and processes would go on to print
                     ray.shutdown()
@@ -175,6 +177,21 @@ def _stdout_on_stderr() -> Iterator[None]:
             os.dup2(2, 1)
             ends.callback(os.dup2, kept, 1)
         yield
+
+
+@contextlib.contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Let signals do afterwards what they did before: Ray's driver aborts at SIGTERM, by a handler in C and one in Python."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:  # which it is for one that is not Python's
+                signal.signal(number, handler)
 
 
 @contextlib.contextmanager
