@@ -170,8 +170,8 @@ def plan_job(
     for mask, of in masks:
         if of not in ragged or not _has_zero_and_one(specs[mask].dtype) or specs[mask].shape != specs[of].shape:
             raise UserError(
-                f"{what}: --mask {mask}={of} needs an input of numbers or bools of the shape of {of}, whose rows have different lengths; "
-                f"{mask} is {specs[mask].text}" + ("" if of in ragged else _why_no_mask(of, columns))
+                f"{what}: --mask {mask}={of} needs numbers or bools of the shape of {of}, whose rows have different "
+                f"lengths; {mask} is {specs[mask].text}" + ("" if of in ragged else _why_no_mask(of, columns))
             )
     for source in sources:
         if source not in with_rows and columns[source.name].item is None:

@@ -67,7 +67,10 @@ def padded_inputs(
     columns: Mapping[str, Array | Ragged], rows: Array, width: int | None, masks: Sequence[tuple[str, str, np.dtype[Any]]],
     lists: Sequence[Lists],
 ) -> dict[str, Array]:
-    """Return the inputs of one call, padded, with masks: (mask, input, dtype). Rows have at most `width` elements, where that is given."""
+    """Return the inputs of one call, padded, with masks: (mask, input, dtype).
+
+    Rows have at most `width` elements, where that is given.
+    """
     widths = _widths(lists, columns, rows, width)
     inputs: dict[str, Array] = {}
     for name, column in columns.items():

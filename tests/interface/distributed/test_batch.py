@@ -416,7 +416,7 @@ def test_a_complex_mask_is_refused(batch: Run, folder: Path) -> None:
     jn.compile(graph, device="cpu").save(folder / "m.joinery")
     parquet.write_table(pyarrow.table({"ids": pyarrow.array([[1], [2, 3]], pyarrow.list_(pyarrow.int64()))}), "t.parquet")
     error = batch("--mask", "mask=ids", "--output", "y.npy", status=2, inputs=("ids=t.parquet",))["error"]
-    assert "needs an input of numbers or bools of the shape of ids" in error
+    assert "needs numbers or bools of the shape of ids" in error
 
 
 @pytest.mark.parametrize("output", ["in.parquet/out.parquet", "in.parquet/sub/y.npy", "link/y.npy"])
@@ -427,7 +427,8 @@ def test_an_output_among_the_files_of_an_input_is_refused(batch: Run, folder: Pa
     column = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(rows(20).ravel()), SIZE)
     parquet.write_table(pyarrow.table({"x": column}), "in.parquet/0.parquet")
     error = batch("--output", output, status=2, inputs=("x=in.parquet",))["error"]
-    assert "in.parquet, which is input 'x': its files would change" in error and "fix: another folder" in error
+    assert "in.parquet, which is input 'x': its files would change" in error
+    assert "fix: another folder" in error
     assert os.listdir("in.parquet") == ["0.parquet"]
     batch("--output", "in.parquet.npy", inputs=("x=in.parquet",))
 
