@@ -432,11 +432,11 @@ def test_a_block_whose_input_changes_while_it_is_computed_is_not_noted(
         os.utime("x.npy", ns=(1, os.stat("x.npy").st_mtime_ns + 10_000_000))
 
     with monkeypatch.context() as patch:
-        disturbed(patch, {3: change})
-        error = batch("--output", "y.npy", "--block", "10", status=2)["error"]
+        disturbed(patch, {6: change})
+        error = batch("--output", "y.npy", "--block", "10", "--batch", "5", status=2)["error"]
     assert "is not what it was when the run was planned" in error
     shutil.copy2("kept.npy", "x.npy")
-    batch("--output", "y.npy", "--block", "10", "--resume")
+    batch("--output", "y.npy", "--block", "10", "--batch", "5", "--resume")
     np.testing.assert_allclose(np.load("y.npy"), scores(rows(103)), rtol=1e-5)
 
 
