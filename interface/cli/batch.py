@@ -53,16 +53,27 @@ def add_batch(add: Add) -> None:
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM, by which batch systems end jobs, end a run as an interrupt does: with its notes written."""
+def _ended_by_signals() -> Iterator[Callable[[], None]]:
+    """Let SIGTERM, by which batch systems end jobs, end a run as an interrupt does: with its notes written.
+
+    Yield a function after whose call neither ends it: nothing but the name of the output and the summary is missing then.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield lambda: None
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def completing() -> None:
+        for number in before:
+            signal.signal(number, lambda *_: None)
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        yield
+        yield completing
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            if handler is not None:  # which it is for one that is not Python's
+                signal.signal(number, handler)
 
 
 def _batch(options: argparse.Namespace) -> int:
@@ -90,13 +101,13 @@ def _batch(options: argparse.Namespace) -> int:
     )  # fmt: skip
     workers = Workers(options.workers, options.scheduler, options.ray, options.bring)
     try:
-        with _ended_by_signals():
+        with _ended_by_signals() as completing:
             summary = run_job(
                 job, workers, resume=options.resume, same_target=options.same_target, retries=options.retries,
-                in_flight=options.in_flight, quiet=options.quiet,
+                in_flight=options.in_flight, quiet=options.quiet, completing=completing,
             )  # fmt: skip
+            print(json.dumps(summary, indent=2), flush=True)
     except KeyboardInterrupt:
         print(f"\njoinery batch: interrupted; --resume goes on with {job.output.partial}", file=sys.stderr)
         return 1
-    print(json.dumps(summary, indent=2))
     return 1 if summary["failed"] else 0

@@ -16,6 +16,10 @@ class RunError(UserError):
     __module__ = "joinery.distributed"
 
 
+class InputChanged(RunError):
+    """Files of an input are not what they were when a run was planned, or were something else in between."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A block that failed for good.

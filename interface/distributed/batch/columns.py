@@ -22,6 +22,7 @@ from ..extras import required
 from ..failures import RunError
 from .parquet_columns import ParquetColumn
 from .sources import Column, Ragged, Source
+from .stamps import ZARR_METADATA
 
 KEPT_BYTES = 128 << 20
 """Decoded chunks of Zarr that a process keeps for each input. Larger chunks are decoded again for each block."""
@@ -120,7 +121,7 @@ class _ZarrColumn(_ArrayColumn):
         self._kept: OrderedDict[int, Array] = OrderedDict()
         self._lock = threading.Lock()
         self._folder = Path(source.path, array.path)
-        self._metadata = [path for name in ("zarr.json", ".zarray") if (path := self._folder / name).exists()]
+        self._metadata = [path for name in ZARR_METADATA if (path := self._folder / name).exists()]
 
     def read(self, start: int, stop: int) -> Array:
         try:
@@ -244,7 +245,8 @@ def _safetensors(source: Source) -> Column:
 
 
 def _zarr(source: Source) -> Column:
-    found = required("zarr", "batch").open(source.path, mode="r")
+    # A group's copy of the metadata of its arrays stays as it was when rows are added to one.
+    found = required("zarr", "batch").open(source.path, mode="r", use_consolidated=False)
     member = source.member
     if hasattr(found, "array_keys"):
         member = member or source.name

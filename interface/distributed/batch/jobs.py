@@ -15,6 +15,7 @@ import numpy as np
 from ....graph.dims.dim import Dim, evaluate_dim
 from ....promotion.arrays import Array
 from ....promotion.dataclass import dataclass
+from ....promotion.dtype import DType
 from ....promotion.errors import UserError
 from ....runtime.model.inputs import InputSpec
 from ..blocks import require_dtype, run_block
@@ -40,6 +41,7 @@ class Job:
         sources: where inputs that have rows come from; all have `rows` rows.
         whole: where inputs without the batch dim come from, which every call takes whole.
         masks: (mask, input): inputs that are 1 where another one has values, and 0 where it is padded.
+        mask_dtypes: of each of them.
         output: where results go.
         batch: rows of a call of the model.
         width: what rows of different lengths are padded to; None for the longest of each call.
@@ -58,6 +60,7 @@ class Job:
     lists: tuple[Lists, ...] = ()
     target: str | None = None
     host: str = ""
+    mask_dtypes: tuple[str, ...] = ()
 
     @property
     def blocks(self) -> int:
@@ -68,9 +71,9 @@ class Job:
         return self.output.store.bounds(number)
 
     def require_same_inputs(self) -> None:
-        """Raise `RunError` if files of inputs have changed since the run was planned."""
+        """Raise `InputChanged` if files of inputs have changed since the run was planned, back to what they were or not."""
         for source in (*self.sources, *self.whole):
-            source.require_unchanged()
+            source.require_undisturbed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,10 @@ class BlockRecord:
 
 
 def run_job_block(job: Job, number: int) -> BlockRecord:
-    """Read, compute and write one block. Raises `RunError` where nothing can be read or written at all."""
+    """Read, compute and write one block.
+
+    Raises `RunError` where nothing can be read or written at all, or files of inputs have changed before all was computed.
+    """
     began = time.monotonic()
     start, stop = job.rows_of(number)
     columns = {source.name: read_rows(source, start, stop) for source in job.sources}
@@ -95,12 +101,18 @@ def run_job_block(job: Job, number: int) -> BlockRecord:
         tensor.name: np.empty((stop - start, *tensor.item), _numpy(tensor)) for tensor in job.output.tensors
     }
     target = ""
+    masks = [(mask, of, DType(dtype).numpy) for (mask, of), dtype in zip(job.masks, job.mask_dtypes, strict=True)]
     require_lengths(job.lists, columns, start, job.batch, job.width)
     for rows in calls_of(columns, stop - start, job.batch, job.width):
-        found = run_block(job.reference, {**fixed, **padded_inputs(columns, rows, job.width, job.masks, job.lists)}, job.target)
+        inputs = padded_inputs(columns, rows, job.width, masks, job.lists)
+        found = run_block(job.reference, {**fixed, **inputs}, job.target)
         target = found.target
         for name, array in found.outputs.items():
             results[name][rows] = array
+    for source in job.sources:  # arrays of .npy are mapped, and read by the calls
+        source.require_unchanged(opened(source).files(start, stop))
+    for source in job.whole:
+        source.require_unchanged(opened(source).files(0, opened(source).rows))
     job.output.write(number, results)
     durable = job.host != host_name()
     if durable:
@@ -125,8 +137,6 @@ def _everything(source: Source) -> Array:
 
 
 def _numpy(tensor: Tensor) -> np.dtype[np.generic]:
-    from ....promotion.dtype import DType
-
     return DType(tensor.dtype).numpy
 
 
@@ -158,10 +168,10 @@ def plan_job(
         _fit(specs[source.name], columns[source.name], source, sizes, width, what)
     ragged = [source.name for source in with_rows if columns[source.name].item is None]
     for mask, of in masks:
-        if of not in ragged or str(specs[mask].dtype) != "int64" or specs[mask].shape != specs[of].shape:
+        if of not in ragged or not _has_zero_and_one(specs[mask].dtype) or specs[mask].shape != specs[of].shape:
             raise UserError(
-                f"{what}: --mask {mask}={of} needs an int64 input of the shape of {of}, whose rows have different lengths; "
-                f"{mask} is {specs[mask].text}" + ("" if of in ragged else _why_no_mask(of, columns))
+                f"{what}: --mask {mask}={of} needs numbers or bools of the shape of {of}, whose rows have different "
+                f"lengths; {mask} is {specs[mask].text}" + ("" if of in ragged else _why_no_mask(of, columns))
             )
     for source in sources:
         if source not in with_rows and columns[source.name].item is None:
@@ -176,9 +186,17 @@ def plan_job(
     tensors = tuple([_tensor(spec, alongs[spec.name].axis, dim, sizes, what) for spec in model.outputs])
     kept = [source for source in sources if source not in with_rows]
     made = Output(output_kind(output, tensors), absolute_path(output, f"--output {output}"), tensors, rows, block)
+    for source in sources:
+        _require_outside(made.path, source, what)
     calls = batch if batch is not None else min(block, 64) if ragged else block
     lists = lists_of(model, [specs[name] for name in ragged], masks)
-    return Job(reference, tuple(with_rows), tuple(kept), tuple(masks), made, calls, width, lists)
+    dtypes = tuple([specs[mask].dtype.name for mask, _ in masks])
+    return Job(reference, tuple(with_rows), tuple(kept), tuple(masks), made, calls, width, lists, mask_dtypes=dtypes)
+
+
+def _has_zero_and_one(dtype: DType) -> bool:
+    """Tell whether a mask of a dtype can be made: float8_e8m0fnu has no zero."""
+    return not dtype.is_complex and np.array_equal(np.arange(2).astype(dtype.numpy).astype(np.int64), [0, 1])
 
 
 def _as_input(source: Source, spec: InputSpec) -> Source:
@@ -191,6 +209,16 @@ def _as_input(source: Source, spec: InputSpec) -> Source:
     if not isinstance(length, int) or opened(source).item is not None:
         return source
     return replace(source, length=length)
+
+
+def _require_outside(path: str, source: Source, what: str) -> None:
+    """Raise `UserError` for an output among the files of an input, which it would change."""
+    folder, parent = source.folder, os.path.realpath(os.path.dirname(path))
+    if folder is not None and Path(parent).is_relative_to(os.path.realpath(folder)):
+        raise UserError(
+            f"{what}: --output {path} is in {folder}, which is input {source.name!r}: its files would change while they are "
+            "read; fix: another folder for the output"
+        )
 
 
 def _why_no_mask(of: str, columns: Mapping[str, Column]) -> str:

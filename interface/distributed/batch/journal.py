@@ -18,6 +18,7 @@ from typing import Any
 
 from .... import __version__
 from ....promotion.errors import UserError
+from ..failures import InputChanged
 from .jobs import BlockRecord, Job
 from .outputs import sync_file
 
@@ -32,6 +33,10 @@ _RUN = re.compile(r"[0-9a-f]{32}")
 _LOCK_TRIES, _LOCK_SECONDS = 100, 0.01
 _COMMIT_SECONDS = 0.5
 """How long notes may wait for each other: the disk is asked once for all blocks that they are about."""
+_LOOK_SECONDS, _LOOK_SHARE = 10.0, 50
+"""How often all files of the inputs are looked at, and for which part of the time at most."""
+_FEW_FILES = 10_000
+"""So many are looked at when a run is interrupted."""
 
 
 class Journal:
@@ -40,12 +45,15 @@ class Journal:
     Workers write blocks, this process notes them once the disk has them. A block that was written and not noted is computed
     again, to the same bits. Of an earlier run each noted block is read again, and counts if it has the noted SHA-256; lines
     that are damaged count for nothing. The data lies in a folder with the number of this run, so that workers of an earlier one
-    find nothing to write to. A lock is held from before the output is looked for until nothing of the folder is left.
+    find nothing to write to. Notes count once the files of the inputs were found as they were, by a look at all of them that
+    came after the notes: later ones of a run that was killed count if nobody did anything to the files since. A lock is held
+    from before the output is looked for until nothing of the folder is left.
 
     Attributes:
         job: the run, with its number.
         done: 1 for each block that is noted.
-        damaged: notes of an earlier run that were cut, or whose block was not there or not what was noted.
+        damaged: notes of an earlier run that were cut, whose block was not there or not what was noted, or whose inputs may
+            have been others for a while.
         digest: a number for the results of all noted blocks, in whatever order they came.
         targets: how many blocks code for each target has computed.
     """
@@ -58,7 +66,11 @@ class Journal:
         self._folder = job.output.partial
         self._what, self._lines = self._folder / "run.json", self._folder / "blocks.jsonl"
         self._waiting: list[BlockRecord] = []
-        self._committed = time.monotonic()
+        self._committed = self._looked = time.monotonic()
+        self._look_seconds = 0.0
+        self._watch = hashlib.sha256("".join(source.watch for source in (*job.sources, *job.whole)).encode()).hexdigest()
+        self._checked = 0  # bytes of the notes that came before the last look at the inputs
+        self._before: dict[str, str] = {}
         self._is_of_use = False  # whether another run could go on with what is in the folder
         self._file = -1
         self._locked = _lock(self._folder)
@@ -77,7 +89,9 @@ class Journal:
         if noted and not resume:
             raise UserError(f"{self._folder} is a run that is not complete; fix: --resume, or remove it")
         before = self._compared() if noted else {}
-        _write_whole(self._what, json.dumps({**_identity(self.job), **self._names(before)}, indent=2).encode())
+        self._before = self._names(before)
+        watch, self._checked = (self._watch, 0) if not noted else _looks(before)
+        self._describe(watch)
         self._adopt(before)
         try:
             self.job.output.prepare()
@@ -87,12 +101,19 @@ class Journal:
             shutil.rmtree(self.job.output.store.folder, ignore_errors=True)
             self.job.output.prepare()
         if noted:
-            self._check()
+            self._check(None if watch == self._watch else self._checked)
+            self._checked = self._lines.stat().st_size
+            self._describe(self._watch)
         try:
             self._file = os.open(self._lines, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
             sync_file(self._folder)
         except OSError as error:
             raise UserError(f"{self._lines} cannot be written: {error.strerror or error}") from error
+
+    def _describe(self, watch: str) -> None:
+        """Write what the run is, and of its notes how many are certain."""
+        what = {**_identity(self.job), **self._before, "watch": watch, "checked": self._checked}
+        _write_whole(self._what, json.dumps(what, indent=2).encode())
 
     def _is_leftover(self) -> bool:
         """Tell whether a run has given the output its name, and died before its folder was gone."""
@@ -153,15 +174,22 @@ class Journal:
                     f"would be mixed; fix: the files as they were, with their times, or remove {self._folder}"
                 )
 
-    def _check(self) -> None:
-        """Take over the notes of an earlier run whose blocks are there and right, and drop the others."""
+    def _check(self, size: int | None) -> None:
+        """Take over the notes of an earlier run whose blocks are there and right, and drop the others.
+
+        size: how many bytes of notes are certain; None for all.
+        """
         wrong: set[int] = set()
+        at = 0
         try:
             with open(self._lines, "rb") as lines, open(self._lines.with_suffix(".new"), "wb") as kept:
                 for line in lines:
+                    at += len(line)
                     record = _parsed(line, self.job.blocks)
                     if record is None:
                         self.damaged += 1
+                    elif size is not None and at > size:
+                        wrong.add(record.number)
                     elif not self.done[record.number]:
                         if self.job.output.is_right(record.number, record.digest):
                             kept.write(line)
@@ -181,10 +209,13 @@ class Journal:
             self.digest = (self.digest + int.from_bytes(one, "little")) % (1 << 256)
 
     def add(self, record: BlockRecord) -> None:
-        """Note a block that is written, soon. Raises `UserError` where the disk does not take block or note."""
+        """Note a block that is written, soon. Raises `UserError` where the disk does not take block or note, and as `look`."""
         self._note(record)
         self._waiting.append(record)
-        if time.monotonic() >= self._committed + _COMMIT_SECONDS:
+        now = time.monotonic()
+        if now >= self._looked + max(_LOOK_SECONDS, _LOOK_SHARE * self._look_seconds):
+            self.look()
+        elif now >= self._committed + _COMMIT_SECONDS:
             self.commit()
 
     def commit(self) -> None:
@@ -194,6 +225,20 @@ class Journal:
             self.job.output.sync([record.number for record in records if not record.durable])
             self._append(b"".join(map(_line, records)))
         self._committed = time.monotonic()
+
+    def look(self) -> None:
+        """Look at all files of the inputs, and note that the blocks that were added came of them.
+
+        Raises `InputChanged` where that is not certain, and as `add` does.
+        """
+        self.commit()
+        size, began = os.fstat(self._file).st_size, time.monotonic()
+        self.job.require_same_inputs()
+        self._looked = time.monotonic()
+        self._look_seconds = self._looked - began
+        if size != self._checked:
+            self._checked = size
+            self._describe(self._watch)
 
     def _append(self, data: bytes) -> None:
         """Write lines as a whole, or none of them."""
@@ -214,10 +259,21 @@ class Journal:
             yield number
             number = self.done.find(0, number + 1)
 
-    def close(self) -> None:
-        """Note what is done, and let another run resume this one."""
+    def close(self, changed: bool = False) -> None:
+        """Note what is done, and let another run resume this one.
+
+        changed: whether inputs have changed, so that blocks that were noted since the last look at them do not count.
+        """
         try:
             self.commit()
+            if not changed and sum(source.stamp.files for source in (*self.job.sources, *self.job.whole)) <= _FEW_FILES:
+                try:
+                    self.look()
+                except InputChanged:
+                    changed = True
+            if changed:
+                os.ftruncate(self._file, self._checked)
+                self._is_of_use = self._checked > 0
         finally:
             self._leave()
 
@@ -323,6 +379,12 @@ def _parsed(line: bytes, blocks: int) -> BlockRecord | None:
         return None
     is_block = isinstance(record.number, int) and 0 <= record.number < blocks
     return record if is_block and isinstance(record.target, str) else None
+
+
+def _looks(before: dict[str, Any]) -> tuple[str, int]:
+    """Return the watch of an earlier run, and how many bytes of its notes are certain whatever happened since."""
+    watch, checked = before.get("watch"), before.get("checked")
+    return watch if isinstance(watch, str) else "", checked if isinstance(checked, int) else 0
 
 
 def _short(value: object) -> str:

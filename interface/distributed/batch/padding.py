@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -63,16 +64,19 @@ def calls_of(columns: Mapping[str, Array | Ragged], count: int, batch: int, widt
 
 
 def padded_inputs(
-    columns: Mapping[str, Array | Ragged], rows: Array, width: int | None, masks: Sequence[tuple[str, str]],
+    columns: Mapping[str, Array | Ragged], rows: Array, width: int | None, masks: Sequence[tuple[str, str, np.dtype[Any]]],
     lists: Sequence[Lists],
 ) -> dict[str, Array]:
-    """Return the inputs of one call, padded, with masks. Rows have at most `width` elements, where that is given."""
+    """Return the inputs of one call, padded, with masks: (mask, input, dtype).
+
+    Rows have at most `width` elements, where that is given.
+    """
     widths = _widths(lists, columns, rows, width)
     inputs: dict[str, Array] = {}
     for name, column in columns.items():
         inputs[name] = column.padded(rows, widths[name]) if isinstance(column, Ragged) else column[rows]
-    for mask, of in masks:
-        inputs[mask] = (np.arange(widths[of]) < _lengths(columns, of)[rows][:, None]).astype(np.int64)
+    for mask, of, dtype in masks:
+        inputs[mask] = (np.arange(widths[of]) < _lengths(columns, of)[rows][:, None]).astype(dtype)
     return inputs
 
 

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from multiprocessing import resource_tracker
 from typing import Any
@@ -20,7 +20,7 @@ from ....runtime.host.threads import default_threads
 from ..driving import Driver, Task
 from ..engines import Engine, InProcess, OnDask, OnRay
 from ..extras import required
-from ..failures import Failure, RunError
+from ..failures import Failure, InputChanged, RunError
 from .connecting import connected
 from .jobs import BlockRecord, Job, host_name, run_job_block
 from .journal import Journal
@@ -46,11 +46,13 @@ class Workers:
 
 def run_job(
     job: Job, workers: Workers, *, resume: bool = False, same_target: bool = False, retries: int = 3, in_flight: int = 2,
-    quiet: bool = False,
+    quiet: bool = False, completing: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Compute the blocks of a job that are missing, and return a summary.
 
     The output appears when all blocks are done; otherwise a folder beside it has those that are, for a later run with `resume`.
+    `completing` is called once all blocks are done: what ends the process from there on loses nothing but time.
+
     Raises `UserError` and `RunError` where no block can be computed or written.
     """
     journal = Journal(replace(job, host=host_name()), resume)
@@ -71,10 +73,12 @@ def run_job(
                         journal.add(done.value)
                     progress.count(isinstance(done.value, Failure))
         progress.end()
-        job.require_same_inputs()
-    except BaseException:
+        journal.look()
+        if not failures:
+            completing()
+    except BaseException as error:
         progress.end()
-        journal.close()
+        journal.close(changed=isinstance(error, InputChanged))
         raise
     if failures:
         journal.close()
@@ -129,10 +133,12 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
         is_ours = not ray.is_initialized()
         with _stdout_on_stderr():
             try:
-                if workers.count:
-                    ray.init(num_cpus=workers.count * _threads(job, workers.count), log_to_driver=False)
-                job = _with_threads(job, workers.count or 1)
-                yield OnRay(job.reference.threads), job
+                with _handlers_kept():
+                    if workers.count:
+                        ray.init(num_cpus=workers.count * _threads(job, workers.count), log_to_driver=False)
+                    job = _with_threads(job, workers.count or 1)
+                    engine = OnRay(job.reference.threads)
+                yield engine, job
             finally:
                 if is_ours:  # whose threads and processes would go on to print
                     ray.shutdown()
@@ -171,6 +177,21 @@ def _stdout_on_stderr() -> Iterator[None]:
             os.dup2(2, 1)
             ends.callback(os.dup2, kept, 1)
         yield
+
+
+@contextlib.contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Let signals do afterwards what they did before: Ray's driver aborts at SIGTERM, by a handler in C and one in Python."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:  # which it is for one that is not Python's
+                signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -13,8 +13,8 @@ import numpy as np
 from ....promotion.arrays import Array
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import JoineryError, UserError
-from ..failures import RunError
-from .stamps import Stamp, changed_file, stamp_of, stamp_of_parquet
+from ..failures import InputChanged, RunError
+from .stamps import ZARR_METADATA, Stamp, changed_file, stamp_of, stamp_of_parquet
 
 _MEMBERS = re.compile(r"(?P<path>.*\.(?P<kind>npz|(?i:parquet)|safetensors))(?::(?P<member>.+))?", re.DOTALL)
 _ZARR = re.compile(r"(?P<path>.*?\.zarr)(?:/(?P<member>.+?))?/?", re.DOTALL)
@@ -32,6 +32,8 @@ class Source:
         stamp: by which workers and later runs know the files again.
         length: of lists in a column, which are refused one by one if they have another one; None for any length.
         raw: the dtype of elements that the file has as bytes, which is how .npy files have those that NumPy does not know.
+        watch: by which the client knows whether somebody did anything to the files. Processes keep nothing that they have
+            decoded for a run with another one.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Source:
     stamp: Stamp
     length: int | None = None
     raw: str = ""
+    watch: str = ""
 
     def __str__(self) -> str:
         return f"{self.path}:{self.member}" if self.member else self.path
@@ -49,27 +52,57 @@ class Source:
     def is_folder(self) -> bool:
         return os.path.isdir(self.path)
 
-    def stamp_now(self) -> Stamp:
-        """Return the stamp that the files have now. Raises `OSError` where they cannot be looked at."""
-        return _stamp(self.name, self.kind, self.path, self.member)
+    @property
+    def folder(self) -> Path | None:
+        """The folder whose files the stamp is of; None for a file."""
+        if self.kind == "zarr":
+            return _zarr_folder(self.name, Path(self.path), self.member)
+        return Path(self.path) if self.is_folder else None
 
     def require_unchanged(self, paths: list[Path] | None = None) -> None:
-        """Raise `RunError` if the files have changed since the run was planned: all of them, or some of a folder's."""
+        """Raise `InputChanged` if the files are others than when the run was planned: all of them, or some of a folder's.
+
+        Raises `RunError` where they cannot be looked at.
+        """
         try:
             if paths is not None:
                 found = changed_file(self.stamp, paths, self.is_folder)
             else:
-                found = None if self.stamp_now() == self.stamp else Path(self.path)
+                found = None if self._look()[0] == self.stamp else Path(self.path)
         except OSError as error:
-            raise RunError(
-                f"input {self.name!r}: {self} cannot be read: {error.strerror or error}; fix: a path that all workers see"
-            ) from error
+            raise self._unreadable(error) from error
         if found is not None:
-            raise RunError(
-                f"input {self.name!r}: {found} is not what it was when the run was planned, by its size and time of change, so "
-                "blocks of different inputs would be mixed; fix: begin anew with inputs that nobody changes meanwhile (copies "
-                "on other hosts need their times: cp -p, rsync -t)"
+            raise self._changed(found)
+
+    def require_undisturbed(self) -> None:
+        """Raise as `require_unchanged` does, also for files that were others in between. This holds on the client alone."""
+        try:
+            stamp, watch = self._look()
+        except OSError as error:
+            raise self._unreadable(error) from error
+        if stamp != self.stamp:
+            raise self._changed(Path(self.path))
+        if watch != self.watch:
+            raise InputChanged(
+                f"input {self.name!r}: somebody wrote, moved or replaced files of {self} while blocks were computed, or "
+                "changed their rights or links, and they have the sizes and times of before; fix: --resume, which computes "
+                "those blocks again, when nobody does that any more"
             )
+
+    def _look(self) -> tuple[Stamp, str]:
+        return _stamp(self.name, self.kind, self.path, self.member)
+
+    def _unreadable(self, error: OSError) -> RunError:
+        return RunError(
+            f"input {self.name!r}: {self} cannot be read: {error.strerror or error}; fix: a path that all workers see"
+        )
+
+    def _changed(self, path: Path) -> InputChanged:
+        return InputChanged(
+            f"input {self.name!r}: {path} is not what it was when the run was planned, by its size and time of change, so "
+            "blocks of different inputs would be mixed; fix: the files as they were, with their times, and --resume, or begin "
+            "anew with inputs that nobody changes meanwhile (copies on other hosts need their times: cp -p, rsync -t)"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +170,8 @@ def source(name: str, text: str) -> Source:
         mode = os.stat(path).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise UserError(f"input {name!r}: {path} is a pipe or a device; fix: a file, since rows of it are read again")
-        return Source(name, kind, path, member, _stamp(name, kind, path, member))
+        stamp, watch = _stamp(name, kind, path, member)
+        return Source(name, kind, path, member, stamp, watch=watch)
     except OSError as error:
         raise UserError(f"input {name!r}: {path} cannot be read: {error.strerror or error}") from error
     except ValueError as error:  # of a NUL
@@ -146,10 +180,15 @@ def source(name: str, text: str) -> Source:
         raise UserError(f"input {name!r}: {path!r} cannot be read: {error}; fix: another path") from error
 
 
-def _stamp(name: str, kind: str, path: str, member: str) -> Stamp:
-    """Return the stamp of what a source reads: of a Zarr group the one array, of a folder of Parquet its files."""
+def _zarr_folder(name: str, path: Path, member: str) -> Path:
+    """Return where the files of an array are: of a group the folder of the one array."""
+    array = path / (member or name)
+    return array if any((array / each).exists() for each in ZARR_METADATA) else path
+
+
+def _stamp(name: str, kind: str, path: str, member: str) -> tuple[Stamp, str]:
+    """Return stamp and watch of what a source reads: of a Zarr group the one array, of a folder of Parquet its files."""
     folder = Path(path)
     if kind == "zarr":
-        array = folder / (member or name)
-        return stamp_of(array if any((array / each).exists() for each in ("zarr.json", ".zarray")) else folder)
+        return stamp_of(_zarr_folder(name, folder, member))
     return stamp_of_parquet(name, folder) if kind == "parquet" else stamp_of(folder)

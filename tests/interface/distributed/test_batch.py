@@ -363,6 +363,99 @@ def test_a_run_that_is_terminated_says_how_to_go_on(batch: Run, folder: Path, mo
     assert batch("--output", "y.npy", "--block", "10", "--resume")["before"] == 4
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGTERM") or os.name == "nt", reason="this system has no such signal")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_run_is_complete_once_its_output_has_its_name(
+    batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, moment: str
+) -> None:
+    real = os.replace
+
+    def replace(source: str, target: str) -> None:
+        is_output = str(target).endswith("y.npy")
+        if is_output and moment == "before":
+            os.kill(os.getpid(), number)
+        real(source, target)
+        if is_output and moment == "after":
+            os.kill(os.getpid(), number)
+
+    before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
+    monkeypatch.setattr(outputs.os, "replace", replace)
+    prepared = outputs.Output.prepare
+
+    def prepare(self: outputs.Output) -> None:  # which gives a file its name, too
+        with monkeypatch.context() as patch:
+            patch.setattr(outputs.os, "replace", real)
+            prepared(self)
+
+    monkeypatch.setattr(outputs.Output, "prepare", prepare)
+    summary = batch("--output", "y.npy", "--block", "10")
+    assert (summary["computed"], summary["output"]) == (11, str(folder / "y.npy"))
+    assert sorted(os.listdir(folder)) == ["m.joinery", "x.npy", "y.npy"]
+    assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int32", "uint16", "float16", "bfloat16", "float32", "float64"])
+def test_masks_have_the_dtype_of_their_input(batch: Run, folder: Path, dtype: str) -> None:
+    pyarrow, parquet = (pytest.importorskip(name, reason="no pyarrow") for name in ("pyarrow", "pyarrow.parquet"))
+    graph = jn.Graph("sums", [jn.TensorType(jn.int64, ("b", "s"), "ids"), jn.TensorType(jn.DType(dtype), ("b", "s"), "mask")])
+    ids, mask = graph.inputs
+    graph.output(jn.sum((ids.cast(jn.float32) + 1) * mask.cast(jn.float32), axis=1), name="y")
+    jn.compile(graph, device="cpu").save(folder / "m.joinery")
+    lists = [[1, 2, 3], [4], [], [5, 6]]
+    parquet.write_table(pyarrow.table({"ids": pyarrow.array(lists, pyarrow.list_(pyarrow.int64()))}), "t.parquet")
+    batch("--mask", "mask=ids", "--output", "y.npy", inputs=("ids=t.parquet",))
+    assert np.load("y.npy").tolist() == [sum(each) + len(each) for each in lists]
+
+
+def test_a_complex_mask_is_refused(batch: Run, folder: Path) -> None:
+    pyarrow, parquet = (pytest.importorskip(name, reason="no pyarrow") for name in ("pyarrow", "pyarrow.parquet"))
+    graph = jn.Graph("sums", [jn.TensorType(jn.int64, ("b", "s"), "ids"), jn.TensorType(jn.complex64, ("b", "s"), "mask")])
+    ids, mask = graph.inputs
+    graph.output(jn.sum(ids.cast(jn.complex64) * mask, axis=1), name="y")
+    jn.compile(graph, device="cpu").save(folder / "m.joinery")
+    parquet.write_table(pyarrow.table({"ids": pyarrow.array([[1], [2, 3]], pyarrow.list_(pyarrow.int64()))}), "t.parquet")
+    error = batch("--mask", "mask=ids", "--output", "y.npy", status=2, inputs=("ids=t.parquet",))["error"]
+    assert "needs numbers or bools of the shape of ids" in error
+
+
+@pytest.mark.parametrize("output", ["in.parquet/out.parquet", "in.parquet/sub/y.npy", "link/y.npy"])
+def test_an_output_among_the_files_of_an_input_is_refused(batch: Run, folder: Path, output: str) -> None:
+    pyarrow, parquet = (pytest.importorskip(name, reason="no pyarrow") for name in ("pyarrow", "pyarrow.parquet"))
+    Path("in.parquet").mkdir()
+    os.symlink("in.parquet", "link")
+    column = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(rows(20).ravel()), SIZE)
+    parquet.write_table(pyarrow.table({"x": column}), "in.parquet/0.parquet")
+    error = batch("--output", output, status=2, inputs=("x=in.parquet",))["error"]
+    assert "in.parquet, which is input 'x': its files would change" in error
+    assert "fix: another folder" in error
+    assert os.listdir("in.parquet") == ["0.parquet"]
+    batch("--output", "in.parquet.npy", inputs=("x=in.parquet",))
+
+
+def test_an_output_among_the_chunks_of_an_input_is_refused(batch: Run, folder: Path) -> None:
+    zarr = pytest.importorskip("zarr", reason="the extra dask is not installed")
+    zarr.create_array("x.zarr", data=rows(20), chunks=(10, SIZE))
+    zarr.open_group("g.zarr", mode="w").create_array("x", data=rows(20), chunks=(10, SIZE))
+    for given, output in (("x=x.zarr", "x.zarr/y.npy"), ("x=g.zarr/x", "g.zarr/x/y.npy"), ("x=g.zarr", "g.zarr/x/c/y.npy")):
+        assert "its files would change" in batch("--output", output, status=2, inputs=(given,))["error"]
+    batch("--output", "g.zarr/y.npy", inputs=("x=g.zarr/x",))
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
+@pytest.mark.parametrize("count", [10, 30])
+def test_a_group_whose_copy_of_the_metadata_is_old(batch: Run, folder: Path, count: int) -> None:
+    """Rows were added to an array, or cut off, after the metadata of the group was consolidated."""
+    zarr = pytest.importorskip("zarr", reason="the extra dask is not installed")
+    zarr.open_group("g.zarr", mode="w").create_array("x", data=rows(20), chunks=(5, SIZE))
+    zarr.consolidate_metadata("g.zarr")
+    array = zarr.open("g.zarr/x", mode="r+")
+    array.resize((count, SIZE))
+    array[:] = rows(count, seed=3)
+    assert batch("--output", "y.npy", inputs=("x=g.zarr/x",))["rows"] == count
+    np.testing.assert_allclose(np.load("y.npy"), scores(rows(count, seed=3)), rtol=1e-5)
+
+
 def test_what_engines_print_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
     with running._stdout_on_stderr():
         print("by Python", flush=True)

@@ -498,6 +498,25 @@ def test_the_summary_alone_is_on_stdout_when_a_worker_of_ray_dies(folder: Path, 
     assert "A worker died or was killed" in err
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_on_ray_that_is_ended_by_a_signal_writes_its_notes(
+    folder: Path, tmp_path: Path, expected_long: str, number: signal.Signals
+) -> None:
+    """Ray's driver has handlers of its own, one of which aborts."""
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    output = tmp_path / "y.zarr"
+    given = command(folder, output, "--ray", "--workers", "2", "--threads", "1", rows="long")
+    with subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        wait_for(lambda: lines(output) or process.poll() is not None)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=300)
+    assert process.returncode == 1, err
+    assert "interrupted; --resume goes on" in " ".join(err.split())
+    summary = run(folder, output, "--resume", "--threads", "1", rows="long")
+    assert summary["before"] > 0
+    require_complete(folder, output, summary, expected_long, rows="long")
+
+
 ACTORS = """
 import numpy as np, ray, sys
 import joinery as jn

@@ -410,6 +410,102 @@ def test_inputs_that_change_after_they_were_read_end_the_run(
     assert "in.zarr is not what it was when the run was planned" in error
 
 
+def disturbed(monkeypatch: pytest.MonkeyPatch, before: dict[int, Callable[[], object]]) -> None:
+    """Let something happen in a block, after its rows were read and before they are computed."""
+    real, calls = jobs.run_block, iter(range(1000))
+
+    def run(*arguments: object) -> object:
+        before.get(next(calls), lambda: None)()
+        return real(*arguments)
+
+    monkeypatch.setattr(jobs, "run_block", run)
+
+
+def test_a_block_whose_input_changes_while_it_is_computed_is_not_noted(
+    batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file gets other bytes in place, and is what it was, with its times, when the run is resumed."""
+    shutil.copy2("x.npy", "kept.npy")
+
+    def change() -> None:
+        np.load("x.npy", mmap_mode="r+")[:] = 0
+        os.utime("x.npy", ns=(1, os.stat("x.npy").st_mtime_ns + 10_000_000))
+
+    with monkeypatch.context() as patch:
+        disturbed(patch, {6: change})
+        error = batch("--output", "y.npy", "--block", "10", "--batch", "5", status=2)["error"]
+    assert "is not what it was when the run was planned" in error
+    shutil.copy2("kept.npy", "x.npy")
+    batch("--output", "y.npy", "--block", "10", "--batch", "5", "--resume")
+    np.testing.assert_allclose(np.load("y.npy"), scores(rows(103)), rtol=1e-5)
+
+
+CHUNK = Path("in.zarr/x/c/7/0")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="this system does not note when a file was moved")
+@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize("end", ["all blocks", "interrupt", "kill"])
+def test_blocks_are_computed_again_whose_chunk_was_another_one_for_a_while(
+    batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, end: str, older: bool
+) -> None:
+    """It is moved away, and back, so that sizes and times are as before; chunks that blocks share are not kept meanwhile."""
+    chunked(rows(103))
+
+    def away() -> None:
+        CHUNK.rename("kept")
+        if older:
+            shutil.copy("in.zarr/x/c/3/0", CHUNK)
+            os.utime(CHUNK, (1, 1))
+
+    def stop() -> None:
+        if end != "all blocks":
+            raise Killed if end == "kill" else KeyboardInterrupt
+
+    command = ("--output", "y.npy", "--block", "5")
+    with monkeypatch.context() as patch:
+        disturbed(patch, {9: away, 18: lambda: os.replace("kept", CHUNK), 19: stop})
+        if end == "kill":
+            killed(patch)
+            patch.setattr(journal, "_COMMIT_SECONDS", 0.0)
+            patch.setattr(journal.Journal, "close", lambda self, changed: self._leave())
+            with pytest.raises(Killed):
+                batch(*command, inputs=("x=in.zarr/x",))
+        else:
+            found = batch(*command, inputs=("x=in.zarr/x",), status=2 if end == "all blocks" else 1)["error"]
+            assert end == "interrupt" or ("somebody wrote, moved or replaced files" in found and "fix: --resume" in found)
+    assert not Path("y.npy").exists()
+    batch(*command, "--resume", inputs=("x=in.zarr/x",))
+    np.testing.assert_allclose(np.load("y.npy"), scores(rows(103)), rtol=1e-5)
+
+
+def test_blocks_before_the_last_look_at_the_inputs_count(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chunked(rows(103))
+    command = ("--output", "y.npy", "--block", "10")
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "_LOOK_SECONDS", 0.0)
+        patch.setattr(journal, "_LOOK_SHARE", 0)
+        disturbed(patch, {6: lambda: os.utime(CHUNK, ns=(1, CHUNK.stat().st_mtime_ns - 1000))})
+        error = batch(*command, inputs=("x=in.zarr/x",), status=2)["error"]
+    assert "is not what it was when the run was planned" in error
+    os.utime(CHUNK, ns=(1, CHUNK.stat().st_mtime_ns + 1000))
+    summary = batch(*command, "--resume", inputs=("x=in.zarr/x",))
+    assert (summary["before"], summary["computed"], summary["damaged"]) == (6, BLOCKS - 6, 0)
+
+
+def test_notes_of_a_run_that_was_killed_count_where_nobody_touched_the_inputs(
+    batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        killed(patch)
+        patch.setattr(journal, "_COMMIT_SECONDS", 0.0)
+        patch.setattr(journal.Journal, "close", lambda self, changed: self._leave())
+        stopped_after(patch, LEFT, Killed())
+        with pytest.raises(Killed):
+            batch("--output", "y.npy", "--block", "10")
+    resumed(batch, "y.npy", LEFT, 0)
+
+
 def test_the_other_arrays_of_a_group_may_change(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chunked(rows(103))
     real = jobs.run_job_block
