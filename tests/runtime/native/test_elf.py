@@ -150,7 +150,7 @@ define double @outside(double %x) {
 def test_code_cannot_be_written_and_data_cannot_be_run(code: bytes) -> None:
     image = elf.load([code], imports())
     rights = {}
-    for line in Path("/proc/self/maps").read_text().splitlines():
+    for line in Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines():
         low, _, high = line.split()[0].partition("-")
         for name in ("chosen", "shared"):
             if int(low, 16) <= image.symbols[name] < int(high, 16):
@@ -161,10 +161,10 @@ def test_code_cannot_be_written_and_data_cannot_be_run(code: bytes) -> None:
 def test_memory_is_given_back(code: bytes) -> None:
     image = elf.load([code], imports())
     address = f"{image.symbols['chosen'] & -4096:x}-"
-    assert any(line.startswith(address) for line in Path("/proc/self/maps").read_text().splitlines())
+    assert any(line.startswith(address) for line in Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines())
     del image
     gc.collect()
-    assert not any(line.startswith(address) for line in Path("/proc/self/maps").read_text().splitlines())
+    assert not any(line.startswith(address) for line in Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines())
 
 
 def test_missing_and_repeated_symbols(code: bytes) -> None:
