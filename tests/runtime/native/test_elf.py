@@ -93,6 +93,11 @@ def code() -> bytes:
     return emit_object(TEXT)
 
 
+def mapped() -> list[str]:
+    """The lines of this process's map, in which names of files need not be UTF-8."""
+    return Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines()
+
+
 def imports() -> dict[str, int]:
     return {
         "strlen": address_of(ctypes.CDLL(None), "strlen"),
@@ -150,7 +155,7 @@ define double @outside(double %x) {
 def test_code_cannot_be_written_and_data_cannot_be_run(code: bytes) -> None:
     image = elf.load([code], imports())
     rights = {}
-    for line in Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines():
+    for line in mapped():
         low, _, high = line.split()[0].partition("-")
         for name in ("chosen", "shared"):
             if int(low, 16) <= image.symbols[name] < int(high, 16):
@@ -161,10 +166,10 @@ def test_code_cannot_be_written_and_data_cannot_be_run(code: bytes) -> None:
 def test_memory_is_given_back(code: bytes) -> None:
     image = elf.load([code], imports())
     address = f"{image.symbols['chosen'] & -4096:x}-"
-    assert any(line.startswith(address) for line in Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines())
+    assert any(line.startswith(address) for line in mapped())
     del image
     gc.collect()
-    assert not any(line.startswith(address) for line in Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines())
+    assert not any(line.startswith(address) for line in mapped())
 
 
 def test_missing_and_repeated_symbols(code: bytes) -> None:
