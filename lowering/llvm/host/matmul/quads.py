@@ -115,7 +115,7 @@ class Quads:
         type_, moved = vector("i32", self.n), f.splat(const(_FLIP, "i32"), self.n)
         with f.loop(0, k, QUAD, [zero(type_)] * self.vectors) as state:
             row = f.gep(quads, f.mul(state.index, i64(self.stored)))
-            parts = [f.load(type_, f.gep(row, 4 * v * self.n), 4) for v in range(self.vectors)]
+            parts = [f.load(type_, f.gep(row, 4 * v * self.n), 1) for v in range(self.vectors)]
             state.next = [
                 _sum_of_products(f, self.form, total, (moved,), (part,), self.n)
                 for total, part in zip(state.values, parts, strict=True)
@@ -232,8 +232,9 @@ class Quads:
         def step(at: V, tile: list[V], taken: list[V] | None) -> list[V]:
             """Emit the products of one quad of every row, at step `at` of k. taken: these, where they are not in memory."""
             panel = f.gep(quads, f.mul(at, i64(self.stored or self.width)))
+            known = 1 if self.stored else 4  # a text may keep its quads anywhere
             columns = [
-                _prepared(f, self.form, f.load(type_, f.gep(panel, 4 * v * self.n), 4), self.n) for v in range(self.vectors)
+                _prepared(f, self.form, f.load(type_, f.gep(panel, 4 * v * self.n), known), self.n) for v in range(self.vectors)
             ]
             found: list[V] = []
             for r, row in enumerate(rows):
