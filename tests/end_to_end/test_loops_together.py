@@ -51,6 +51,16 @@ def expected(weights: Any, begin: Any, rows: Any, reverse: bool = False) -> tupl
     return h, every
 
 
+def both_ways(length: int, batch: int, hidden: int) -> tuple[jn.Graph, Any]:
+    """A graph of a recurrence in both directions, whose last states it gives, and its weights, which make no chaos."""
+    weights = floats(hidden, hidden) / hidden**0.5
+    g = graph((length, batch, hidden), (batch, hidden))
+    rows, begin = g.inputs
+    w = g.constant(weights)
+    g.output(recurrence(w)(begin, rows)[0], recurrence(w, True)(begin, rows)[0])
+    return g, weights
+
+
 def check(model: jn.Model, given: list[Any], wanted: list[Any], times: int = 5) -> None:
     for _ in range(times):
         results = model(*given)
@@ -174,12 +184,7 @@ def test_inside_of_a_loop_and_of_a_branch(threads: int) -> None:
 
 def test_long_iterations_run_one_loop_after_the_other() -> None:
     """Such as all threads share; the values are the same."""
-    weights = floats(300, 300) / 16
-    g = graph((4, 200, 300), (200, 300))
-    rows, begin = g.inputs
-    w = g.constant(weights)
-    (one, _), (two, _) = recurrence(w)(begin, rows), recurrence(w, True)(begin, rows)
-    g.output(one, two)
+    g, weights = both_ways(4, 200, 300)
     x, h = floats(4, 200, 300), floats(200, 300)
     wanted = [expected(weights, h, x)[0], expected(weights, h, x, True)[0]]
     for found, want in zip(jn.compile(g, "cpu", threads=2, cache=False)(x, h), wanted, strict=True):
@@ -187,12 +192,7 @@ def test_long_iterations_run_one_loop_after_the_other() -> None:
 
 
 def test_profiles_the_sanitizer_and_gpus_take_them_in_order() -> None:
-    weights = floats(5, 5) / 2
-    g = graph((4, 2, 5), (2, 5))
-    rows, begin = g.inputs
-    w = g.constant(weights)
-    (one, _), (two, _) = recurrence(w)(begin, rows), recurrence(w, True)(begin, rows)
-    g.output(one, two)
+    g, weights = both_ways(4, 2, 5)
     x, h = floats(4, 2, 5), floats(2, 5)
     wanted = [expected(weights, h, x)[0], expected(weights, h, x, True)[0]]
     model = jn.compile(g, "cpu", threads=2, cache=False)
@@ -203,12 +203,7 @@ def test_profiles_the_sanitizer_and_gpus_take_them_in_order() -> None:
 
 
 def test_calls_from_several_threads_at_once() -> None:
-    weights = floats(16, 16) / 4
-    g = graph((30, 4, 16), (4, 16))
-    rows, begin = g.inputs
-    w = g.constant(weights)
-    (one, _), (two, _) = recurrence(w)(begin, rows), recurrence(w, True)(begin, rows)
-    g.output(one, two)
+    g, weights = both_ways(30, 4, 16)
     model = jn.compile(g, "cpu", threads=2, cache=False)
     failed: list[BaseException] = []
 

@@ -8,7 +8,6 @@ with a vector of every column at once, and what it stores is contiguous.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 
 from ...elementwise import memory_size, to_memory
 from ...values import V, element
@@ -86,38 +85,31 @@ class Interleaved:
                  columns: int) -> None:  # fmt: skip
         self.ev, self.f = ev, ev.f
         self.pointers, self.value, self.bounds = pointers, value, bounds
-        (self.along, self.across), self.columns = dims, columns
+        (self.along, self.across), self.dims, self.columns = dims, dims, columns
+        anchor = Load(pointers.shape, pointers.pointee, pointers, None, None)  # hoists the row pointer
+        self.nodes = value, anchor
 
-    def store(self, lanes: int) -> None:
-        """Emits the store, up to so many rows at a time."""
-        ev, shape = self.ev, self.pointers.shape
-        ev.prefetching = set()
-        anchor = Load(shape, self.pointers.pointee, self.pointers, None, None)  # hoists the row pointer
-        with ExitStack() as stack:
-            coordinates: list[Coordinate | None] = [None] * len(shape)
-            for d, size in enumerate(shape):
-                if d not in (self.along, self.across):
-                    count, implied = ev.extent(size, self.bounds, d)
-                    ev.hoist([self.value, anchor], tuple(coordinates))
-                    coordinates[d] = stack.enter_context(ev.dimension(size, count, implied))
-            loop = ev.open_loop(ev.extent(self.columns, self.bounds, self.across)[1])
-            positions = [Coordinate(ev.s.constant(column), 0, 1, loop) for column in range(self.columns)]
+    def store(self, coordinates: list[Coordinate | None], lanes: int) -> None:
+        """Emits the store, up to so many rows at a time. coordinates: those of the loops over all dimensions but the two."""
+        ev, extent = self.ev, self.pointers.shape[self.along]
+        loop = ev.open_loop(ev.extent(self.columns, self.bounds, self.across)[1])
+        positions = [Coordinate(ev.s.constant(column), 0, 1, loop) for column in range(self.columns)]
+        for position in positions:
+            coordinates[self.across] = position
+            ev.hoist(self.nodes, tuple(coordinates))
+        limit, _ = ev.extent(extent, self.bounds, self.along)
+
+        def body(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
+            coordinates[self.along] = coordinate
+            columns: list[V] = []
             for position in positions:
                 coordinates[self.across] = position
-                ev.hoist([self.value, anchor], tuple(coordinates))
-            limit, _ = ev.extent(shape[self.along], self.bounds, self.along)
+                columns.append(self._column(tuple(coordinates), mask, coordinate.lanes))
+            coordinates[self.across] = positions[0]
+            self._write(columns, tuple(coordinates), None if mask is None else limit)
+            return []
 
-            def body(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
-                coordinates[self.along] = coordinate
-                columns: list[V] = []
-                for position in positions:
-                    coordinates[self.across] = position
-                    columns.append(self._column(tuple(coordinates), mask, coordinate.lanes))
-                coordinates[self.across] = positions[0]
-                self._write(columns, tuple(coordinates), None if mask is None else limit)
-                return []
-
-            vector_loop(ev, shape[self.along], self.bounds, self.along, min(lanes, shape[self.along]), 1, body)
+        vector_loop(ev, extent, self.bounds, self.along, min(lanes, extent), 1, body)
 
     def _column(self, here: Coordinates, mask: V | None, n: int) -> V:
         return to_memory(self.f, self.f.splat(self.ev.at(self.value, here, mask), n), self.pointers.pointee)

@@ -266,12 +266,13 @@ class LoopNests:
     def _is_long(self, nodes: Sequence[Node]) -> bool:
         return self._work(nodes) > _LONG
 
-    def outer(self, stack: ExitStack, shape: tuple[int, ...], inner: int, bounds: Sequence[Bound],
-               nodes: Sequence[Node]) -> list[Coordinate | None]:  # fmt: skip
-        """Opens loops over all dimensions but `inner`; hoists before each."""
+    def outer(self, stack: ExitStack, shape: tuple[int, ...], inner: int | Sequence[int],
+              bounds: Sequence[Bound], nodes: Sequence[Node]) -> list[Coordinate | None]:  # fmt: skip
+        """Opens loops over all dimensions but `inner`, one or several; hoists before each."""
+        inside = [inner] if isinstance(inner, int) else inner
         coordinates: list[Coordinate | None] = [None] * len(shape)
         for d, size in enumerate(shape):
-            if d == inner:
+            if d in inside:
                 continue
             count, implied = self.ev.extent(size, bounds, d)
             self.ev.hoist(nodes, tuple(coordinates))
@@ -340,7 +341,9 @@ class LoopNests:
             return
         planes = None if rest else interleaved(ev, pointers, value, bounds)
         if planes is not None and not self.reused_values([value], pointers.shape) and (n := self._vector([value])) > 1:
-            planes.store(n)
+            ev.prefetching = set()
+            with ExitStack() as stack:
+                planes.store(self.outer(stack, pointers.shape, planes.dims, bounds, planes.nodes), n)
             return
         if not bounds and pointers.rest is None and self._store_flat(pointers, value, mask, streaming):
             return
