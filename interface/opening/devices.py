@@ -57,7 +57,7 @@ def named_target(name: str, what: str) -> Target:
     """Return the target of a name: "cpu" for this machine's CPU, a level of x86-64, or a GPU's."""
     if name == "cpu":
         return host_target()
-    return level_target(name, what) if name.startswith("x86-64") else gpu_target(name)
+    return gpu_target(name) if name.startswith("sm") else level_target(name, what)
 
 
 def require_device(device: object, what: str) -> None:

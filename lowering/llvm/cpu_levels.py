@@ -24,7 +24,8 @@ def level_target(name: str, what: str) -> HostTarget:
     here = host_target()
     if name not in LEVELS or not here.triple.startswith("x86_64"):
         expected = f"{', '.join(LEVELS)} or none" if here.triple.startswith("x86_64") else "none: levels are those of x86-64"
-        raise UserError(f"{what}: target {name!r:.80} for a CPU; expected {expected}; fix: another target, or a device='cuda'")
+        fix = "fix: one of these, or a GPU such as 'sm_80' for its device"
+        raise UserError(f"{what}: target {name!r:.80} for a CPU; expected {expected}; {fix}")
     features, vector_bytes = LEVELS[name]
     return HostTarget(here.triple, name, features, vector_bytes)
 
