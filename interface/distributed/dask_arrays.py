@@ -46,6 +46,7 @@ def map_blocks(
     known = _named_dims(independent, what)
     if unknown := known - set(model.graph.dim_names):
         raise UserError(f"{what}: independent={sorted(unknown)}; model {model.name!r} has the dims {model.graph.dim_names}")
+    _require_accepted(model, foreign, dims, chunks, labels, what)
     alongs = {dim: (model.believed if dim in known else model.cut_along)(dim, what) for dim in chunks}
     whole = _outputs_of_blocks(da, reference, model, given, tuple(chunks), target_here(reference) if same_target else None)
     results = tuple([
@@ -78,7 +79,9 @@ def _of_dask(da: Any, array: Any) -> Any:
     """Return an array of Dask: of one block, unless the given one has chunks, as those of Dask, Zarr and HDF5 have."""
     if type(array).__module__.partition(".")[0] == "xarray":
         array = getattr(array, "data", array)
-    return da.asarray(array, chunks="auto" if getattr(array, "chunks", None) else -1)  # "auto" goes by its own chunks
+    if hasattr(array, "dask"):
+        return array
+    return da.asarray(array, chunks=getattr(array, "shards", None) or getattr(array, "chunks", None) or -1)
 
 
 def _require_sizes(name: str, array: Any, what: str) -> None:
@@ -117,6 +120,26 @@ def _cut_dims(
                     f"{_shown(cut[name])} along {name!r}; fix: rechunk both alike"
                 )
     return cut
+
+
+def _require_accepted(
+    model: Signature, foreign: Set[str], dims: Mapping[str, int], chunks: Mapping[str, tuple[int, ...]],
+    labels: Mapping[str, Sequence[str]] | None, what: str,
+) -> None:
+    """Raise `UserError` where the graph's checks refuse the sizes of a block, before any is computed."""
+    refusal = model.refusal({name: {size} for name, size in dims.items()} | {name: set(sizes) for name, sizes in chunks.items()})
+    if not refusal:
+        return
+    dim = next((name for name in dims if f"{name} = " in refusal.rpartition("(where ")[2]), "")
+    at = next(
+        ((spec.name, axis) for spec in model.inputs for axis, extent in enumerate(spec.shape) if str(extent) == dim), None
+    )
+    if at is None:
+        raise UserError(f"{what}: {refusal}; fix: arrays whose sizes satisfy it")
+    name, axis = at
+    one = f"rechunk({{{axis}: N}})" if labels is None else f"chunk({{{labels[name][axis]!r}: N}})"
+    array = f"dask.array.asarray({name})" if name in foreign else name
+    raise UserError(f"{what}: {refusal}; fix: {array}.{one} with an N that satisfies it in all blocks, the last one as well")
 
 
 def _shown(sizes: Sequence[int]) -> str:

@@ -2,12 +2,14 @@
 
 Every symbol of the expanded graph either is the same for all blocks, or has one axis along which its elements are those of the
 dim: the element at `i` of the dim depends on nothing but the inputs' elements at `i`. An axis may have the dim merged with
-others, as a reshape of (batch, seq) to (batch * seq) does; `inner` is the product of those that vary faster.
+others, as a reshape of (batch, seq) to (batch * seq) does, or of (seq, batch) in PyTorch's attention: `inner` is the product of
+those that vary faster, `outer` of those that vary slower.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ...graph.dims.dim import Dim, Extent
 from ...graph.graph import Graph
@@ -21,10 +23,15 @@ from ...promotion.errors import UserError
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """The axis of a symbol that has the dim: its extent is the dim times `inner`."""
+    """The axis of a symbol that has the dim: its extent is `outer`, times the dim, times `inner`."""
 
     axis: int
     inner: Extent = 1
+    outer: Extent = 1
+
+    def moved(self, axis: int) -> Along:
+        """Return the same of another axis."""
+        return replace(self, axis=axis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,62 +85,73 @@ def _of_decided_size(graph: Graph) -> Symbol | None:
 
 
 def _state_after_loops(symbol: Symbol, states: Mapping[int, State], loops: dict[int, list[State]], size: Dim) -> State:
-    """Return the state of a symbol of the graph; those of what a loop carries are added to `loops`."""
+    """Return the state of a symbol of the graph; those of what a loop or branch returns are added to `loops`."""
     operands = [states[operand.id] for operand in symbol.inputs]
-    if symbol.op.name == "loop":
-        loops[symbol.id] = _loop(symbol, operands, size)
-        return None
-    if symbol.op.name == "region_result" and symbol.inputs[0].id in loops:
+    if symbol.op.name == "region_result":
         return loops[symbol.inputs[0].id][symbol.attrs["index"]]
-    if symbol.op.kind == "control":
-        raise _Mixes("is a branch, of which joinery does not know what it does with a block")
+    if symbol.op.name in ("loop", "branch"):
+        loops[symbol.id] = (_loop if symbol.op.name == "loop" else _branch)(symbol, operands, size)
+        return None
     if any(operand.id in loops for operand in symbol.inputs):
         raise _Mixes("uses how often a loop ran, which all elements decide together")
     return _state(symbol, operands, size)
 
 
+def _branch(symbol: Symbol, operands: Sequence[State], size: Dim) -> list[State]:
+    """Return the states of what both arms of a branch return. Its condition is a scalar, and so the same for all blocks."""
+    found, at = [], 1
+    for region, count in zip(symbol.attrs["regions"], symbol.attrs["captured"], strict=True):
+        found.append(_in_region(region, operands[at : at + count], size, "an arm"))
+        at += count
+    if found[0] != found[1]:
+        raise _Mixes(f"has arms that return elements along {str(size)!r} in different places")
+    return found[0]
+
+
 def _loop(symbol: Symbol, operands: Sequence[State], size: Dim) -> list[State]:
-    """Return the states of what a loop carries.
+    """Return the states of what a loop carries, and of what it returns for each iteration.
 
     Raises `_Mixes` unless each iteration treats the elements alone, and either all blocks have as many iterations, or an
     element stays as it is in the iterations that others need.
     """
     attrs = symbol.attrs
     carried: int = attrs["carried"]
-    is_plain = not attrs["limited"] and not attrs["sequences"] and len(attrs["regions"][0].outputs) == carried
-    if not is_plain or _mentions(attrs["length"], size):
-        raise _Mixes("is a loop over slices or of a computed length, which joinery does not look into")
+    if _mentions(attrs["length"], size):
+        raise _Mixes(f"has an iteration for each element along {str(size)!r}")
     body, *conditions = attrs["regions"]
-    first = list(operands[:carried])
-    end = carried + attrs["captured"][0]
-    captured = operands[carried:end], operands[end:]
-    inside = _in_region(body, [None, *first, *captured[0]], size)
-    if [inside[output.id] for output in body.outputs] != first:
+    at = int(attrs["limited"])  # a limit is a scalar, and so the same for all blocks
+    first, rest = list(operands[at : at + carried]), operands[at + carried :]
+    slices = [None if each is None else each.moved(each.axis - 1) for each in rest[: attrs["sequences"]]]
+    captured, asked = (rest := rest[attrs["sequences"] :])[: attrs["captured"][0]], rest[attrs["captured"][0] :]
+    returned = _in_region(body, [None, *first, *slices, *captured], size, "an iteration")
+    if returned[:carried] != first:
         raise _Mixes(f"carries values in which elements along {str(size)!r} change their places")
     for condition in conditions:
         try:
-            found = _in_region(condition, [None, *first, *captured[1]], size)
-            decides = any(found[output.id] is not None for output in condition.outputs)
+            decides = _in_region(condition, [None, *first, *asked], size, "a condition") != [None]
         except _Mixes:
             decides = True
-        if decides and not _stays(body, condition):
+        if decides and (attrs["sequences"] or len(returned) > carried or not _stays(body, condition)):
             raise _Mixes(f"ends when elements along {str(size)!r} say so together")
-    return first
+    stacked = [None if each is None else each.moved(each.axis + 1) for each in returned[carried:]]
+    return [*first, *stacked]
 
 
-def _in_region(region: Graph, given: Sequence[State], size: Dim) -> dict[int, State]:
-    """Return the states of the symbols of a region, from those of its inputs."""
-    states = {symbol.id: state for symbol, state in zip(region.inputs, given, strict=True)}
-    for symbol in region.symbols:
+def _in_region(region: Graph, given: Sequence[State], size: Dim, what: str) -> list[State]:
+    """Return the states of what a region returns, from those of its inputs."""
+    expanded = expand(region)
+    states = {symbol.id: state for symbol, state in zip(expanded.inputs, given, strict=True)}
+    loops: dict[int, list[State]] = {}
+    for symbol in expanded.symbols:
         if symbol.id in states:
             continue
-        if symbol.op.kind == "control":
-            raise _Mixes("holds another loop or branch")
         try:
-            states[symbol.id] = _state(symbol, [states[operand.id] for operand in symbol.inputs], size)
+            states[symbol.id] = _state_after_loops(symbol, states, loops, size)
         except _Mixes as reason:
-            raise _Mixes(f"has an iteration in which {symbol.op.name} {reason}") from None
-    return states
+            raise _Mixes(f"has {what} in which {symbol.op.name} {reason}") from None
+    if any(output.id in loops for output in expanded.outputs):
+        raise _Mixes("returns how often a loop ran, which all elements decide together")
+    return [states[output.id] for output in expanded.outputs]
 
 
 def _stays(body: Graph, condition: Graph) -> bool:
@@ -235,7 +253,7 @@ def _map(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
     del size
     rank = len(symbol.shape)
     return _joint(symbol, [
-        (number, None if each is None else Along(each.axis + rank - len(symbol.inputs[number].shape), each.inner))
+        (number, None if each is None else each.moved(each.axis + rank - len(symbol.inputs[number].shape)))
         for number, each in enumerate(operands)
     ])  # fmt: skip
 
@@ -246,7 +264,7 @@ def _reduce(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
     if along.axis in axes:
         raise _Mixes(f"reduces over {str(size)!r}")
     before = 0 if symbol.attrs["keepdims"] else sum(axis < along.axis for axis in axes)
-    return Along(along.axis - before, along.inner)
+    return along.moved(along.axis - before)
 
 
 def _scan(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
@@ -272,7 +290,7 @@ def _contract(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
             continue
         if each.axis == own - 1 - number:
             raise _Mixes(f"contracts {str(size)!r}")
-        found.append((number, Along(each.axis + rank - own, each.inner)))
+        found.append((number, each.moved(each.axis + rank - own)))
     first = found[0][1]
     if len(found) == 1 and first is not None and first.axis >= rank - 2:
         return first
@@ -285,7 +303,7 @@ def _contract(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
 def _permute(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
     del size
     along = _one(operands)
-    return Along(list(symbol.attrs["axes"]).index(along.axis), along.inner)
+    return along.moved(list(symbol.attrs["axes"]).index(along.axis))
 
 
 def _broadcast(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
@@ -294,7 +312,7 @@ def _broadcast(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
     axis = along.axis + len(symbol.shape) - len(symbol.inputs[0].shape)
     if symbol.shape[axis] != symbol.inputs[0].shape[along.axis]:
         raise _Mixes("repeats a block as if it were one element")
-    return Along(axis, along.inner)
+    return along.moved(axis)
 
 
 def _slice(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
@@ -338,16 +356,22 @@ def _concat(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
 def _reshape(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
     along = _one(operands)
     source, target = symbol.inputs[0].shape, symbol.shape
-    before = _product(source[: along.axis])
-    stride = along.inner * _product(source[along.axis + 1 :])
+    before = _product(source[: along.axis]) * along.outer
+    behind = along.inner * _product(source[along.axis + 1 :])
     for axis, extent in enumerate(target):
-        rest = _product(target[axis + 1 :])
-        if not _mentions(extent, size) or _product(target[:axis]) != before:
-            continue
-        inner = extent // size
-        if inner * size == extent and not _mentions(inner, size) and inner * rest == stride:
-            return Along(axis, inner)
-    raise _Mixes(f"divides {str(size)!r} among several axes, or merges it behind others")
+        if _mentions(extent, size):
+            outer, inner = _quotient(before, _product(target[:axis])), _quotient(behind, _product(target[axis + 1 :]))
+            if outer is not None and inner is not None and outer * size * inner == extent:
+                return Along(axis, inner, outer)
+    raise _Mixes(f"divides {str(size)!r} among several axes")
+
+
+def _quotient(extent: Extent, by: Extent) -> Extent | None:
+    """Return an extent divided by another one; None where that leaves a rest, or nobody knows."""
+    if by == 0:
+        return None
+    found = extent // by
+    return found if found * by == extent else None
 
 
 def _gather(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
@@ -356,9 +380,9 @@ def _gather(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
     if data is not None and (positions is not None or data.axis == axis):
         raise _Mixes(f"takes elements along {str(size)!r} by index, or of all of {str(size)!r} for each of its elements")
     if data is None:
-        return None if positions is None else Along(axis + positions.axis, positions.inner)
+        return None if positions is None else positions.moved(axis + positions.axis)
     behind = len(symbol.inputs[1].shape) - 1 if data.axis > axis else 0
-    return Along(data.axis + behind, data.inner)
+    return data.moved(data.axis + behind)
 
 
 def _along_axis(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ...promotion.arrays import Array
 from ...promotion.errors import UserError
+from ...runtime.model.inputs import InputSpec
 from .blocks import run_block
 from .references import ModelReference
 from .signatures import require_reference
@@ -21,7 +24,8 @@ class BlockActor:
     reference: ClassVar[ModelReference]
 
     def __init__(self) -> None:
-        self._inputs = [spec.name for spec in self.reference().inputs]
+        self._specs = self.reference().inputs
+        self._inputs = [spec.name for spec in self._specs]
         self._outputs = {spec.name for spec in self.reference().outputs}
 
     def __call__(self, batch: Mapping[str, Array]) -> dict[str, Any]:
@@ -34,8 +38,24 @@ class BlockActor:
                 f"ray_actor: the batch's columns {sorted(batch)} {problem}; model {self.reference.name!r} takes "
                 f"{', '.join(self._inputs)}; fix: dataset.rename_columns"
             )
-        result = run_block(self.reference, {name: batch[name] for name in self._inputs})
+        result = run_block(self.reference, {spec.name: _rows(spec, batch[spec.name]) for spec in self._specs})
         return {**others, **result.outputs}
+
+
+def _rows(spec: InputSpec, column: Any) -> Array:
+    """Return a column as one array: Ray gives lists of Parquet as an array of objects, one for each row."""
+    array = np.asarray(column)
+    if array.dtype != object:
+        return array
+    rows = [np.asarray(row) for row in array]
+    if not rows:
+        return np.empty([extent if isinstance(extent, int) else 0 for extent in spec.shape], spec.dtype.numpy)
+    if wrong := next((number for number, row in enumerate(rows) if row.shape != rows[0].shape or row.dtype == object), None):
+        raise UserError(
+            f"ray_actor: row {wrong} of a batch's column {spec.name!r} has the shape {rows[wrong].shape}, row 0 has "
+            f"{rows[0].shape}, and input {spec.text} takes one array; fix: rows of one length, or joinery batch --mask, which pads"
+        )
+    return np.stack(rows)
 
 
 def actor_class(reference: ModelReference) -> type[BlockActor]:

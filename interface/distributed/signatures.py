@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
+from itertools import product
 
+from ...graph.data_sizes import mentioned
 from ...graph.dims.dim import Dim
 from ...graph.graph import Graph
+from ...graph.reference.evaluate import require_checks
 from ...graph.symbol import Symbol
 from ...graph.text.parsing import stored_graph
 from ...lowering.artifact import TensorSpec
@@ -49,6 +52,21 @@ class Signature:
                         "yields what each block gives, or an output of a size that inputs have"
                     )
 
+    def refusal(self, sizes: Mapping[str, Collection[int]]) -> str:
+        """Return why the graph's checks refuse a call of such sizes; "" where they refuse none.
+
+        sizes: for each dim those that calls have. Checks of dims that it lacks are left to the calls.
+        """
+        for check in self.graph.checks:
+            names = sorted(mentioned(check[:2]))
+            if sizes.keys() >= set(names):
+                for found in product(*[sorted(sizes[name]) for name in names]):
+                    try:
+                        require_checks([check], dict(zip(names, found, strict=True)), f"model {self.name!r}")
+                    except UserError as error:
+                        return str(error).partition("; fix: ")[0]
+        return ""
+
     def independence(self, dim: str) -> dict[str, State] | Mixture:
         """Return where each output has a dim whose elements the graph treats alone, or the operation that mixes them."""
         return _independence(self.graph, dim)
@@ -81,7 +99,7 @@ class Signature:
 
 
 def _present(found: dict[str, State], signature: Signature, dim: str, what: str) -> dict[str, Along]:
-    known = {name: along for name, along in found.items() if along is not None}
+    known = {name: along for name, along in found.items() if along is not None and along.outer == 1}
     for spec in signature.outputs:
         if spec.name not in known:
             raise UserError(

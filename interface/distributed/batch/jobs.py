@@ -30,6 +30,8 @@ from .sources import Column, Ragged, Source
 
 _MAX_BLOCKS = 100_000_000
 """The client has a byte for each, and the journal a line."""
+_TRIED_CALLS = 4096
+"""So many rows at most are tried for a call of a model that refuses more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +190,40 @@ def plan_job(
     made = Output(output_kind(output, tensors), absolute_path(output, f"--output {output}"), tensors, rows, block)
     for source in sources:
         _require_outside(made.path, source, what)
-    calls = batch if batch is not None else min(block, 64) if ragged else block
+    calls = _rows_of_calls(model, sizes, dim, rows, block, batch, min(block, 64) if ragged else block, what)
     lists = lists_of(model, [specs[name] for name in ragged], masks)
     dtypes = tuple([specs[mask].dtype.name for mask, _ in masks])
     return Job(reference, tuple(with_rows), tuple(kept), tuple(masks), made, calls, width, lists, mask_dtypes=dtypes)
+
+
+def _rows_of_calls(
+    model: Signature, sizes: Mapping[str, int | None], dim: str, rows: int, block: int, wanted: int | None, default: int, what: str
+) -> int:
+    """Return how many rows a call of the model has: those that are wanted, or as many as its checks on sizes accept.
+
+    Raises `UserError` where they refuse those that are wanted, or any number.
+    """
+    known = {name: {size} for name, size in sizes.items() if size is not None}
+    first = default if wanted is None else wanted
+    refusal = model.refusal({**known, dim: _call_sizes(rows, block, first)})
+    if not refusal:
+        return first
+    fits = next(
+        (n for n in range(min(first, block, _TRIED_CALLS), 0, -1) if not model.refusal({**known, dim: _call_sizes(rows, block, n)})),
+        None,
+    )  # fmt: skip
+    if fits is not None and wanted is None:
+        return fits
+    fix = f"--batch {fits}" if fits is not None else f"other files, or a --block and --batch of which all calls satisfy it ({rows} rows)"
+    raise UserError(f"{what}: {refusal}; fix: {fix}")
+
+
+def _call_sizes(rows: int, block: int, batch: int) -> set[int]:
+    """Return the numbers of rows that calls have, those at the ends of blocks as well."""
+    found: set[int] = set()
+    for count in ({block} if rows >= block else set()) | {rows % block}:
+        found |= ({batch} if count >= batch else set()) | {count % batch}
+    return found - {0}
 
 
 def _has_zero_and_one(dtype: DType) -> bool:
@@ -226,7 +258,10 @@ def _why_no_mask(of: str, columns: Mapping[str, Column]) -> str:
 
 
 def _batch_dim(model: Signature, what: str) -> str:
+    """Return the dim that inputs have along their first axis, and none along another one."""
     names = {extent.name for spec in model.inputs for extent in spec.shape[:1] if isinstance(extent, Dim) and extent.name}
+    if len(names) > 1:
+        names -= {name for spec in model.inputs for extent in spec.shape[1:] if isinstance(extent, Dim) for name in extent.symbols()}
     if len(names) != 1:
         raise UserError(
             f"{what}: model {model.name!r} takes {', '.join(spec.text for spec in model.inputs)}; fix: one whose inputs have "
@@ -270,6 +305,11 @@ def _fit(
 
 
 def _tensor(spec: InputSpec, axis: int, dim: str, sizes: Mapping[str, int | None], what: str) -> Tensor:
+    if axis == 0 and isinstance(spec.shape[0], Dim) and spec.shape[0].name != dim:
+        raise UserError(
+            f"{what}: output {spec.text} has {spec.shape[0]} rows, several for each of {dim!r}; fix: give them an axis of their "
+            f"own in the graph, joinery.reshape(y, ({dim}, …))"
+        )
     if axis != 0 or not isinstance(spec.shape[0], Dim) or spec.shape[0].name != dim:
         raise UserError(f"{what}: output {spec.text} has its rows {dim!r} along axis {axis}; fix: transpose it in the graph")
     known = {name: size for name, size in sizes.items() if size is not None}

@@ -19,8 +19,9 @@ from typing import Any
 from .... import __version__
 from ....promotion.errors import UserError
 from ..failures import InputChanged
+from .completed import CompleteRun, added_digest, complete_run, remove_record, write_record
 from .jobs import BlockRecord, Job
-from .outputs import sync_file
+from .outputs import sync_file, write_whole
 
 try:
     import fcntl
@@ -56,6 +57,7 @@ class Journal:
             have been others for a while.
         digest: a number for the results of all noted blocks, in whatever order they came.
         targets: how many blocks code for each target has computed.
+        is_complete: whether the same run has made the output before, and it is as it was: there is nothing to do.
     """
 
     def __init__(self, job: Job, resume: bool) -> None:
@@ -71,6 +73,8 @@ class Journal:
         self._watch = hashlib.sha256("".join(source.watch for source in (*job.sources, *job.whole)).encode()).hexdigest()
         self._checked = 0  # bytes of the notes that came before the last look at the inputs
         self._before: dict[str, str] = {}
+        self.is_complete = False
+        self._resumes = resume
         self._is_of_use = False  # whether another run could go on with what is in the folder
         self._file = -1
         self._locked = _lock(self._folder)
@@ -84,7 +88,14 @@ class Journal:
         path, noted = self.job.output.path, self._lines.exists() and self._lines.stat().st_size > 0
         if os.path.lexists(path):
             self._is_of_use = noted and not self._is_leftover()
-            raise UserError(f"--output {path} is there already; fix: another path, or remove it")
+            if self._is_of_use or not resume:
+                raise UserError(f"--output {path} is there already; fix: another path, or remove it")
+            found = complete_run(self.job.output, _identity(self.job), self.job.blocks)
+            if isinstance(found, str):
+                raise UserError(f"--output {path} is there already, and {found}; fix: another path, or remove it")
+            self.done, self.targets, self.digest = bytearray(b"\1") * self.job.blocks, found.targets, found.digest
+            self.is_complete = True
+            return
         self._is_of_use = noted
         if noted and not resume:
             raise UserError(f"{self._folder} is a run that is not complete; fix: --resume, or remove it")
@@ -113,7 +124,7 @@ class Journal:
     def _describe(self, watch: str) -> None:
         """Write what the run is, and of its notes how many are certain."""
         what = {**_identity(self.job), **self._before, "watch": watch, "checked": self._checked}
-        _write_whole(self._what, json.dumps(what, indent=2).encode())
+        write_whole(self._what, json.dumps(what, indent=2).encode())
 
     def _is_leftover(self) -> bool:
         """Tell whether a run has given the output its name, and died before its folder was gone."""
@@ -205,8 +216,7 @@ class Journal:
         if not self.done[record.number]:
             self.done[record.number] = 1
             self.targets[record.target] = self.targets.get(record.target, 0) + 1
-            one = hashlib.sha256(f"{record.number} {record.digest}".encode()).digest()
-            self.digest = (self.digest + int.from_bytes(one, "little")) % (1 << 256)
+            self.digest = added_digest(self.digest, record.number, record.digest)
 
     def add(self, record: BlockRecord) -> None:
         """Note a block that is written, soon. Raises `UserError` where the disk does not take block or note, and as `look`."""
@@ -264,6 +274,9 @@ class Journal:
 
         changed: whether inputs have changed, so that blocks that were noted since the last look at them do not count.
         """
+        if self.is_complete:
+            self._leave()
+            return
         try:
             self.commit()
             if not changed and sum(source.stamp.files for source in (*self.job.sources, *self.job.whole)) <= _FEW_FILES:
@@ -279,10 +292,16 @@ class Journal:
 
     def complete(self) -> None:
         """Put the output where it belongs, and remove the folder of the run."""
+        output = self.job.output
         try:
-            self.commit()
-            self.job.output.finish()
-            self._is_of_use = False
+            if not self.is_complete:
+                self.commit()
+                if self._resumes:
+                    write_record(output, _identity(self.job), CompleteRun(self.targets, self.digest))
+                else:
+                    remove_record(output)
+                output.finish()
+                self._is_of_use = False
         finally:
             self._leave()
 
@@ -389,13 +408,3 @@ def _looks(before: dict[str, Any]) -> tuple[str, int]:
 
 def _short(value: object) -> str:
     return f"{json.dumps(value):.80}"
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    temporary = path.with_suffix(".new")
-    try:
-        temporary.write_bytes(data)
-        sync_file(temporary)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,15 @@ class Output:
             return block_digest(FORMATS[self.kind].read(self.store, number)) == digest
         except Exception:  # whatever libraries say about files that are damaged or gone
             return False
+
+    def finished_block(self, number: int) -> dict[str, Array]:
+        """Return a block of the output that has its name. Raises whatever comes of files that are gone or damaged."""
+        if self.kind != "npy":
+            return FORMATS[self.kind].read(replace(self.store, folder=Path(self.path)), number)
+        (tensor,) = self.tensors
+        own = replace(tensor, name=Path(self.path).stem)
+        found = FORMATS[self.kind].read(replace(self.store, folder=Path(self.path).parent, tensors=(own,)), number)
+        return {tensor.name: found[own.name]}
 
     def sync(self, numbers: Iterable[int]) -> None:
         """Wait until the disk has some blocks. Raises `RunError` where it does not take them."""
@@ -161,6 +171,17 @@ def sync_file(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file in one step, which the disk has afterwards. Raises `UserError` where it does not take it."""
+    temporary = path.with_suffix(".new")
+    try:
+        temporary.write_bytes(data)
+        sync_file(temporary)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _reason(error: OSError) -> str:

@@ -73,7 +73,8 @@ def run_job(
                         journal.add(done.value)
                     progress.count(isinstance(done.value, Failure))
         progress.end()
-        journal.look()
+        if not journal.is_complete:
+            journal.look()
         if not failures:
             completing()
     except BaseException as error:

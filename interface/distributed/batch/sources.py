@@ -17,7 +17,7 @@ from ..failures import InputChanged, RunError
 from .stamps import ZARR_METADATA, Stamp, changed_file, stamp_of, stamp_of_parquet
 
 _MEMBERS = re.compile(r"(?P<path>.*\.(?P<kind>npz|(?i:parquet)|safetensors))(?::(?P<member>.+))?", re.DOTALL)
-_ZARR = re.compile(r"(?P<path>.*?\.zarr)(?:/(?P<member>.+?))?/?", re.DOTALL)
+_ZARR = re.compile(r"\.zarr(?=/|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +156,9 @@ def source(name: str, text: str) -> Source:
         kind, path, member = "npy", text, ""
     elif found := _MEMBERS.fullmatch(text):
         kind, path, member = found["kind"].lower(), found["path"], found["member"] or name
-    elif found := _ZARR.fullmatch(text):
-        kind, path, member = "zarr", found["path"], found["member"] or ""
+    elif ends := [found.end() for found in _ZARR.finditer(text)]:
+        at = next((end for end in ends if _is_zarr(text[:end])), ends[0])  # folders above it may be called so too
+        kind, path, member = "zarr", text[:at], text[at:].strip("/")
     else:
         raise UserError(
             f"input {name!r}: {text} is in no format that batch reads; fix: .npy, .npz:NAME, .zarr/NAME, .parquet:COLUMN or "
@@ -178,6 +179,10 @@ def source(name: str, text: str) -> Source:
         if isinstance(error, JoineryError):
             raise
         raise UserError(f"input {name!r}: {path!r} cannot be read: {error}; fix: another path") from error
+
+
+def _is_zarr(path: str) -> bool:
+    return "\0" not in path and any(os.path.exists(os.path.join(path, name)) for name in (*ZARR_METADATA, ".zgroup"))
 
 
 def _zarr_folder(name: str, path: Path, member: str) -> Path:

@@ -43,6 +43,23 @@ INDEPENDENT: dict[str, tuple[Build, tuple[tuple[Any, ...], ...], Along]] = {
     "order of rows": (lambda x: jn.argsort(x, axis=1), (("batch", 8),), Along(0)),
     "padded rows": (lambda x: jn.pad(x, ((0, 0), (1, 2))), (("batch", 8),), Along(0)),
     "second operand": (lambda x, y: jn.transpose(y, 0, 1) @ jn.transpose(x, 0, 1), (("batch", 8), (8, 3)), Along(1)),
+    "merged behind": (  # as in PyTorch's attention
+        lambda x: jn.permute(jn.reshape(jn.reshape(jn.permute(x, (1, 0, 2)), (3 * BATCH, 8)) @ W, (3, BATCH, 8)), (1, 0, 2)),
+        (("batch", 3, 8),), Along(0),
+    ),
+    "merged in the middle": (
+        lambda x: jn.permute(
+            jn.reshape(jn.exp(jn.reshape(jn.permute(x, (1, 0, 2)), (24 * BATCH,))), (3, BATCH, 8)), (1, 0, 2)
+        ), (("batch", 3, 8),), Along(0),
+    ),
+    "merged and not divided": (lambda x: jn.reshape(jn.permute(x, (1, 0, 2)), (3 * BATCH, 8)), (("batch", 3, 8),), Along(0, 1, 3)),
+    "scanned": (lambda x: scanned(x, lambda state, row: (jn.tanh(state + row @ W), state * 2)), (("batch", 4, 8),), Along(1)),
+    "nested loops": (
+        lambda x: jn.fori_loop(0, 2, lambda i, v: jn.fori_loop(0, 3, lambda j, w: w * 2 + 1, v) - v, x), (("batch", 8),), Along(0),
+    ),
+    "branches": (
+        lambda x, z: jn.cond(jn.sum(z) > 0, lambda: x * 2, lambda: jn.softmax(x)), (("batch", 8), (3,)), Along(0),
+    ),
     "broadcast": (lambda x: x[:, None, :] + jn.broadcast_to(x[:, :1, None], (BATCH, 3, 8)), (("batch", 8),), Along(0)),
 }  # fmt: skip
 
@@ -65,8 +82,39 @@ MIXED: dict[str, tuple[Build, tuple[tuple[Any, ...], ...], str]] = {
     "sorted": (lambda x: jn.sort(x, axis=0), (("batch", 8),), "'batch'"),
     "counted": (lambda x: x * BATCH, (("batch", 8),), "computes with the number 'batch'"),
     "by position": (lambda x: x + jn.arange(x, BATCH)[:, None].cast(jn.float32), (("batch", 8),), "'batch'"),
+    "scan of mixed rows": (
+        lambda x: scanned(x, lambda state, row: (state + jn.mean(row, axis=0), row)), (("batch", 4, 8),), "reduces over 'batch'",
+    ),
+    "scan of reversed rows": (
+        lambda x: scanned(x, lambda state, row: (jn.flip(state, 0) + row, row)), (("batch", 4, 8),), "reverses 'batch'",
+    ),
+    "scan along": (
+        lambda x: jn.scan(lambda state, row: (state + row, state), x[0] * 0, x)[1], (("batch", 8),), "'batch'",
+    ),
+    "nested loop of mixed rows": (
+        lambda x: jn.fori_loop(0, 2, lambda i, v: jn.fori_loop(0, 3, lambda j, w: w - jn.mean(w, axis=0), v + 1), x),
+        (("batch", 8),), "reduces over 'batch'",
+    ),
+    "branch that mixes": (
+        lambda x, z: jn.cond(jn.sum(z) > 9, lambda: x * 2, lambda: x - jn.mean(x, axis=0)), (("batch", 8), (3,)), "reduces over",
+    ),
+    "branch by rows": (lambda x: jn.cond(jn.sum(x) > 0, lambda: x * 2, lambda: x), (("batch", 8),), "reduces over 'batch'"),
+    "merged behind and reduced": (
+        lambda x: jn.sum(jn.reshape(jn.permute(x, (1, 0, 2)), (3 * BATCH, 8)), axis=0), (("batch", 3, 8),), "reduces over 'batch'",
+    ),
+    "merged behind and divided otherwise": (
+        lambda x: jn.permute(jn.reshape(jn.reshape(jn.permute(x, (1, 0, 2)), (3 * BATCH, 8)), (BATCH, 3, 8)), (0, 1, 2)),
+        (("batch", 3, 8),), "divides 'batch' among several axes",
+    ),
     "square": (lambda x: x + 1, (("batch", "batch"),), "several axes"),
 }  # fmt: skip
+
+
+def scanned(x: Any, step: Any) -> Any:
+    """A scan over the second axis of (batch, time, 8): what it stacks and what it carries, joined."""
+    rows = jn.permute(x, (1, 0, 2))
+    last, every = jn.scan(step, rows[0] * 0, rows)
+    return jn.concat([every, last[None]], axis=0)
 
 
 def in_blocks(graph: jn.Graph, shapes: tuple[tuple[Any, ...], ...], along: Along | None) -> bool:
@@ -94,7 +142,7 @@ def test_graphs_that_treat_each_element_alone(name: str) -> None:
     build, shapes, expected = INDEPENDENT[name]
     graph = graph_of(build, shapes)
     assert independence(graph, "batch") == {"output0": expected}
-    assert in_blocks(graph, shapes, expected)
+    assert in_blocks(graph, shapes, expected) == (expected.outer == 1)
 
 
 @pytest.mark.parametrize("name", MIXED)

@@ -1,0 +1,116 @@
+"""`--resume` of a run that is complete: it does nothing where the output is what the same run has written, and says why else."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.interface.distributed.batch import jobs
+
+from .conftest import Run, rows
+
+ARGUMENTS = ("--block", "10", "--resume")
+
+
+def written(output: str) -> Path:
+    """The file of an output that a test changes."""
+    return {".npy": Path(output), "": Path(output, "y.npy"), ".zarr": Path(output, "y", "c", "3", "0"),
+            ".parquet": Path(output, "part-00000003.parquet")}[Path(output).suffix]  # fmt: skip
+
+
+@pytest.mark.parametrize("output", ["y.npy", "y", "y.zarr", "y.parquet"])
+def test_a_complete_run_is_not_computed_again(batch: Run, monkeypatch: pytest.MonkeyPatch, output: str) -> None:
+    if Path(output).suffix in (".zarr", ".parquet"):
+        pytest.importorskip("zarr" if output == "y.zarr" else "pyarrow", reason="the extra dask is not installed")
+    first = batch("--output", output, *ARGUMENTS)
+    assert (first["computed"], first["before"]) == (11, 0)
+    monkeypatch.setattr(jobs, "run_block", None)  # which would fail
+    again = batch("--output", output, *ARGUMENTS)
+    assert (again["computed"], again["before"], again["failed"], again["damaged"]) == (0, 11, [], 0)
+    assert {name: again[name] for name in ("output", "digest", "targets", "rows", "model")} == {
+        name: first[name] for name in ("output", "digest", "targets", "rows", "model")
+    }
+    assert not Path(f"{output}.partial").exists()
+    batch("--output", output, *ARGUMENTS, "--same-target")
+
+
+@pytest.mark.parametrize("output", ["y.npy", "y", "y.zarr", "y.parquet"])
+@pytest.mark.parametrize("how", ["changed", "cut", "gone"])
+def test_an_output_that_was_changed_is_not_taken_for_complete(batch: Run, output: str, how: str) -> None:
+    if Path(output).suffix in (".zarr", ".parquet"):
+        pytest.importorskip("zarr" if output == "y.zarr" else "pyarrow", reason="the extra dask is not installed")
+    batch("--output", output, *ARGUMENTS)
+    path = written(output)
+    data = path.read_bytes()
+    if how == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(data[:-9] if how == "cut" else data[: len(data) // 2] + b"\7\7\7\7" + data[len(data) // 2 + 4 :])
+    if (output, how) == ("y.npy", "gone"):
+        assert batch("--output", output, *ARGUMENTS)["computed"] == 11
+        return
+    error = batch("--output", output, *ARGUMENTS, status=2)["error"]
+    assert f"{output} is there already, and " in error
+    assert "it has changed since the run was complete" in error or "of it cannot be read" in error
+    assert not Path(f"{output}.partial").exists()
+
+
+def test_another_run_is_told_by_what_differs(batch: Run) -> None:
+    batch("--output", "y.npy", *ARGUMENTS)
+    assert "block of the run that made it is 10, now it is 20" in batch(
+        "--output", "y.npy", "--block", "20", "--resume", status=2
+    )["error"]
+    times = os.stat("x.npy")
+    np.save("x.npy", rows(103, seed=2))
+    assert "inputs of the run that made it is" in batch("--output", "y.npy", *ARGUMENTS, status=2)["error"]
+    np.save("x.npy", rows(103))
+    os.utime("x.npy", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert batch("--output", "y.npy", *ARGUMENTS)["computed"] == 0
+    graph = jn.Graph("m", [jn.TensorType(jn.float32, ("batch", 16), "x")])
+    graph.output(graph.inputs[0][:, :5] * 2, name="y")
+    jn.compile(graph, device="cpu").save("m.joinery")
+    assert "model of the run that made it is" in batch("--output", "y.npy", *ARGUMENTS, status=2)["error"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "{}", '{"targets": 3, "digest": "0"}', '{"targets": {}, "digest": "x"}', None])
+def test_a_record_that_is_damaged_or_gone_counts_for_nothing(batch: Run, text: str | None) -> None:
+    batch("--output", "y.npy", *ARGUMENTS)
+    record = Path("y.npy.complete.json")
+    assert json.loads(record.read_bytes())["rows"] == 103
+    record.unlink()
+    if text is not None:
+        record.write_text(text)
+    error = batch("--output", "y.npy", *ARGUMENTS, status=2)["error"]
+    assert "y.npy.complete.json" in error
+    assert ("is damaged" if text is not None else "by which a run with --resume is known, is not") in error
+
+
+def test_a_run_without_resume_leaves_no_record_and_removes_an_old_one(batch: Run, folder: Path) -> None:
+    batch("--output", "y.npy", *ARGUMENTS)
+    os.unlink("y.npy")
+    batch("--output", "y.npy", "--block", "10")
+    assert sorted(os.listdir(folder)) == ["m.joinery", "x.npy", "y.npy"]
+    assert "is there already; fix:" in batch("--output", "y.npy", "--block", "10", status=2)["error"]
+
+
+def test_a_run_that_died_once_its_output_had_its_name(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from joinery.interface.distributed.batch import journal
+
+    monkeypatch.setattr(journal.Journal, "_leave", lambda self: os.close(self._locked))
+    batch("--output", "y.npy", *ARGUMENTS)
+    assert Path("y.npy.partial").is_dir()
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    assert batch("--output", "y.npy", *ARGUMENTS)["computed"] == 0
+    assert sorted(os.listdir(folder)) == ["m.joinery", "x.npy", "y.npy", "y.npy.complete.json"]
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_few_rows(batch: Run, count: int) -> None:
+    np.save("x.npy", rows(count))
+    batch("--output", "y.npy", *ARGUMENTS)
+    assert batch("--output", "y.npy", *ARGUMENTS)["computed"] == 0
