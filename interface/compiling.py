@@ -29,7 +29,6 @@ from ..lowering.graph_passes.coded_weights import with_coded_weights
 from ..lowering.graph_passes.constants import fold_codes
 from ..lowering.graph_passes.integer_products import with_integer_products
 from ..lowering.keys import compile_key, constant_labels
-from ..lowering.llvm.cpu_levels import LEVELS
 from ..lowering.numerics import checked_numerics
 from ..lowering.target import HostTarget
 from ..promotion.arrays import Array
@@ -38,12 +37,13 @@ from ..promotion.errors import InternalError, UnsupportedError, UserError
 from ..promotion.float_modes import default_modes
 from ..runtime.host.memory import address
 from ..runtime.host.threads import resolve_threads
+from ..runtime.model.model import Archive
 from ..runtime.native.library import preload_native_library
 from ..runtime.storage import artifact_file
 from ..runtime.storage.artifact_file import StoredWeight
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from ..runtime.storage.weight_packing import is_reversible, unpack
-from .model import Archive, Model
+from .model import Model
 from .opening import devices
 
 if TYPE_CHECKING:
@@ -122,11 +122,12 @@ def compile(  # noqa: A001 - the public name
     def archive() -> Archive:
         text, weights, names = _stored_graph(kept.graph(), compiled, constants)
         texts = _texts(kept.graph, resolved, options, locations=False)  # it does not depend on where its model was built
-        return replace(_named(compiled, names), ttir=texts), text, weights, metadata_of(options, resolved)
+        return [replace(_named(compiled, names), ttir=texts)], text, weights, metadata_of(options, resolved)
 
     there = devices.device_of(device, resolved, store)
     return Model(
-        compiled, constants, "", threads, archive=archive, device=there, tiled=lambda: _tiled(kept.graph(), resolved, options)
+        compiled, constants, "", threads, archive=archive, device=there, tiled=lambda: _tiled(kept.graph(), resolved, options),
+        saving=save_for,
     )
 
 
@@ -342,24 +343,38 @@ def save(
     if not isinstance(graph, Graph) or not graph.finished:
         raise UserError("save: expected a graph with outputs; fix: call graph.output(…) first, and pass the graph")
     options = Options(checked_numerics(numerics, "save"))
-    if isinstance(targets, str) or not targets or len(set(targets)) != len(targets):
-        raise UserError(f"save: targets {targets!r}; fix: different ones in a tuple, such as ('cpu', 'sm_80')")
-    store = cache_of(cache)
-    resolved = [devices.named_target(name, "save") for name in targets]
-    # The first code that fits is taken: that of one CPU before that of levels, higher levels before lower ones.
-    resolved.sort(key=lambda each: (each.cpu in LEVELS, -each.vector_bytes) if isinstance(each, HostTarget) else (True, 0))
+    resolved = devices.named_targets(targets)
     if needs_host(graph):
         compile(graph, "cpu" if list(targets) == ["cpu"] else "ptxsim", numerics=numerics, cache=cache).save(path)
-        return
-    labels = constant_labels(graph)
-    made = []
-    for target in resolved:
+    else:
+        _assembled(graph, [(target, options) for target in resolved], {"numerics": numerics}, cache).write(path)
+
+
+def save_for(assembled: artifact_file.Assembled, path: str | os.PathLike[str], targets: Sequence[str]) -> None:
+    """Write a model's file with code for other targets than it has, compiled with its numerics and schedules.
+
+    Raises what `save` raises.
+    """
+    resolved = devices.named_targets(targets)
+    opened = artifact_file.load(assembled.content(), digest=assembled.digest, verify=False)
+    graph, _ = _read(opened, None)
+    options = [(target, _fitting(opened, graph, target)) for target in resolved]
+    _assembled(graph, options, opened.manifest.metadata, cache=True).write(path)
+
+
+def _assembled(
+    graph: Graph, targets: Sequence[tuple[devices.Target, Options]], metadata: Mapping[str, str], cache: CacheOption
+) -> artifact_file.Assembled:
+    """Return the content of a graph's file with code for several targets, each compiled with options of its own."""
+    labels, store = constant_labels(graph), cache_of(cache)
+    made: list[CompiledGraph] = []
+    for target, options in targets:
         texts = _texts(lambda: graph, target, options, locations=False)
         made.append(replace(_compiled(graph, target, options, cache, store, labels), ttir=texts))
-    packed = next((each for each, target in zip(made, resolved, strict=True) if isinstance(target, HostTarget)), made[0])
+    hosts = [each for each, (target, _) in zip(made, targets, strict=True) if isinstance(target, HostTarget)]
+    packed = hosts[0] if hosts else made[0]
     text, weights, names = _stored_graph(graph, packed, _constants(graph, packed, {}))
-    made = [_named(each, names) for each in made]
-    artifact_file.save(path, graph.name, text, made, weights, {"numerics": numerics})
+    return artifact_file.assemble(graph.name, text, [_named(each, names) for each in made], weights, metadata)
 
 
 def _named(compiled: CompiledGraph, weights: Mapping[str, str]) -> CompiledGraph:
@@ -441,7 +456,17 @@ def archive_of_file(
     opened: artifact_file.Artifact, code: CompiledGraph, resolved: devices.Target, cache: CacheOption,
     store: CompileCache | None, is_limited: bool,
 ) -> Archive:
-    """Return what is saved of a model that was opened: code without checks of a budget, and what the file has."""
+    """Return what is saved of a model that was opened: code without checks of a budget, and what the file has.
+
+    Code for other targets stays, if the file was trusted.
+    """
+    metadata = {**(opened.manifest.metadata if opened.code else {}), **metadata_of(options_of(opened, resolved), resolved)}
+    weights = [
+        StoredWeight(entry.name, entry.dtype, entry.shape, entry.layout, opened.weights[entry.name])
+        for entry in opened.manifest.weights
+    ]
+    if code is opened.compiled and not is_limited:
+        return opened.code, opened.graph_text, weights, metadata
     if is_limited or any(not spec.weight for spec in code.constants):
         again, _ = _read(opened, None)
         labels = constant_labels(again)
@@ -454,10 +479,8 @@ def archive_of_file(
         options = _fitting(opened, _read(opened, None)[0], resolved)
         texts = _texts(lambda: _read(opened, None)[0], resolved, options, locations=False)
         code = replace(code, ttir=texts)
-    return code, opened.graph_text, [
-        StoredWeight(entry.name, entry.dtype, entry.shape, entry.layout, opened.weights[entry.name])
-        for entry in opened.manifest.weights
-    ], metadata_of(options_of(opened, resolved), resolved)
+    others = [each for each in opened.code if each.target != code.target]
+    return [code, *others], opened.graph_text, weights, metadata
 
 
 def tiled_of_file(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,22 +12,21 @@ from ..promotion.arrays import Array
 from ..promotion.errors import InternalError
 from ..promotion.float_modes import default_modes
 from ..runtime.device import Device
+from ..runtime.model.model import Archive
 from ..runtime.model.model import Model as RuntimeModel
 from ..runtime.model.profiling import Profile, Recorder, clock, profile_of, require_calls
-from ..runtime.storage.artifact_file import StoredWeight
+from ..runtime.storage.artifact_file import Assembled
 
 if TYPE_CHECKING:
     from ..lowering.choices.model_schedule import ModelSchedule
     from ..lowering.sanitize import ModelReport
     from ..lowering.stages import Tiled
 
-Archive = tuple[CompiledGraph, str, Sequence[StoredWeight], Mapping[str, str]]
-
 
 class Model(RuntimeModel):
     __doc__ = RuntimeModel.__doc__
 
-    __slots__ = ("_tiled",)
+    __slots__ = ("_saving", "_tiled")
 
     def __init__(
         self,
@@ -40,15 +40,35 @@ class Model(RuntimeModel):
         device: Device | None = None,
         tiled: Callable[[], Tiled] | None = None,
         digest: str | None = None,
+        saving: Callable[[Assembled, str | os.PathLike[str], Sequence[str]], None] | None = None,
     ) -> None:
         """Make a model.
 
-        `tiled` makes the block programs and their launches; the others are those of the class.
+        `tiled` makes the block programs and their launches, `saving` writes what is saved with code for other targets; the
+        others are those of the class.
         """
         super().__init__(
             compiled, constants, graph_text, threads, weights=weights, archive=archive, device=device, digest=digest
         )
-        self._tiled = tiled
+        self._tiled, self._saving = tiled, saving
+
+    def save(self, path: str | os.PathLike[str], targets: Sequence[str] | None = None) -> None:
+        """Write the model as one file: graph, object code, weights. An existing file is replaced when the new one is complete.
+
+        Args:
+            path: where to write.
+            targets: what to compile for, as for `joinery.save`; by default the file has this model's own code, and of a trusted
+                file that it was loaded from the code for other targets as well.
+
+        Code that was compiled with `debug=True` keeps the lines of its sources, with their full paths. Raises `UserError` when
+        the path cannot be written, and what `joinery.save` raises.
+        """
+        if targets is None:
+            super().save(path)
+            return
+        if self._saving is None:
+            raise InternalError(f"model {self.name!r} was made without its compiler")
+        self._saving(self.assembled(), path, targets)
 
     def sanitize(self, *inputs: object, **named: object) -> ModelReport:
         """Run every kernel of the model under the sanitizer, in launch order, on these inputs.

@@ -44,6 +44,7 @@ from ..runtime.native.suppression import load_suppression
 from ..runtime.storage.artifact_file import Assembled
 from .host_regions import Call, host_regions
 from .model import Model
+from .opening.devices import named_targets
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -320,11 +321,17 @@ class StagedModel(Model):
                     lines += [] if model is None else [f"  {line}" for line in (f"{region.name}:", *model.plan().split("\n"))]
         return "\n".join(lines)
 
-    def save(self, path: Any) -> None:
-        """Write the graph and its weights as one file, without code: loading compiles the parts, through the cache."""
+    def save(self, path: Any, targets: Sequence[str] | None = None) -> None:
+        """Write the graph and its weights as one file, without code: loading compiles the parts, through the cache.
+
+        targets: as for other models; there is no code for any of them.
+        """
+        if targets is not None:
+            named_targets(targets)
         self._assemble().write(path)
 
-    def _assembled(self) -> Assembled:
+    def assembled(self) -> Assembled:
+        """Return what `save` writes."""
         return self._assemble()
 
     def __repr__(self) -> str:

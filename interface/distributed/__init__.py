@@ -113,9 +113,9 @@ def bring(client: Any, reference: ModelReference) -> None:
 def ray_actor(reference: ModelReference) -> Callable[[], Any]:
     """Return a class for actors of Ray, such as those of `ActorPool`.
 
-    Ray Data: `dataset.map_batches(ray_actor(reference), compute=ray.data.ActorPoolStrategy(size=4))`. Its objects open the model
-    when they are made, and take a batch as columns by name, lists of one length too. They return the outputs by name, and the
-    columns that are no inputs.
+    Ray Data: `dataset.map_batches(ray_actor(reference), compute=ray.data.ActorPoolStrategy(size=4))`. Its objects open the
+    model when they are made, and take a batch as columns by name, lists of one length too. They return the outputs by name, and
+    the columns that are no inputs.
     """
     from .ray_actors import actor_class
 

@@ -127,7 +127,8 @@ def _require_accepted(
     labels: Mapping[str, Sequence[str]] | None, what: str,
 ) -> None:
     """Raise `UserError` where the graph's checks refuse the sizes of a block, before any is computed."""
-    refusal = model.refusal({name: {size} for name, size in dims.items()} | {name: set(sizes) for name, sizes in chunks.items()})
+    whole = {name: {size} for name, size in dims.items()}
+    refusal = model.refusal({**whole, **{name: set(sizes) for name, sizes in chunks.items()}})
     if not refusal:
         return
     dim = next((name for name in dims if f"{name} = " in refusal.rpartition("(where ")[2]), "")

@@ -10,7 +10,7 @@ import numpy as np
 from ...promotion.arrays import Array
 from ...promotion.errors import UserError
 from ...runtime.model.inputs import InputSpec
-from .blocks import run_block
+from .blocks import require_no_mask, run_block
 from .references import ModelReference
 from .signatures import require_reference
 
@@ -24,7 +24,7 @@ class BlockActor:
     reference: ClassVar[ModelReference]
 
     def __init__(self) -> None:
-        self._specs = self.reference().inputs
+        self._specs = [InputSpec.of(spec) for spec in self.reference().inputs]
         self._inputs = [spec.name for spec in self._specs]
         self._outputs = {spec.name for spec in self.reference().outputs}
 
@@ -44,6 +44,7 @@ class BlockActor:
 
 def _rows(spec: InputSpec, column: Any) -> Array:
     """Return a column as one array: Ray gives lists of Parquet as an array of objects, one for each row."""
+    require_no_mask(spec.name, column, "ray_actor")
     array = np.asarray(column)
     if array.dtype != object:
         return array
@@ -53,7 +54,7 @@ def _rows(spec: InputSpec, column: Any) -> Array:
     if wrong := next((number for number, row in enumerate(rows) if row.shape != rows[0].shape or row.dtype == object), None):
         raise UserError(
             f"ray_actor: row {wrong} of a batch's column {spec.name!r} has the shape {rows[wrong].shape}, row 0 has "
-            f"{rows[0].shape}, and input {spec.text} takes one array; fix: rows of one length, or joinery batch --mask, which pads"
+            f"{rows[0].shape}, and input {spec.text} takes one array; fix: rows of one length, or joinery batch, which pads"
         )
     return np.stack(rows)
 

@@ -203,8 +203,8 @@ def reference(
     if trusted is not None:
         require_trusted(trusted, "reference")
     if isinstance(source, Model):
-        path = _written(source, directory)
-        return ModelReference(source.name, source.digest, str(path), device, threads, True if trusted is None else trusted)
+        path, digest = _written(source, directory)
+        return ModelReference(source.name, digest, str(path), device, threads, True if trusted is None else trusted)
     if not isinstance(source, (str, os.PathLike)):
         raise UserError(
             f"reference: expected a model or the path of its file, got {type(source).__name__}; fix: what joinery.compile gave"
@@ -246,24 +246,29 @@ def absolute_path(path: str, what: str) -> str:
         ) from error
 
 
-def _written(model: Model, directory: str | os.PathLike[str] | None) -> Path:
-    """Write a model's file under its digest, unless it is there."""
+def _written(model: Model, directory: str | os.PathLike[str] | None) -> tuple[Path, str]:
+    """Write a model's file under its digest, unless it is there; return where, and the digest.
+
+    That is another one than the model's where it was loaded from a file that is not trusted: its code was compiled here.
+    """
+    content = model.assembled()
+    digest = content.digest
     if directory is not None:
-        path = ModelStore(Path(directory)).path(model.digest)
-        if not _holds(path, model.digest):
-            model.save(path)
-        return path.absolute()
+        path = ModelStore(Path(directory)).path(digest)
+        if not _holds(path, digest):
+            content.write(path)
+        return path.absolute(), digest
     store, problem = _own_store()
     if problem is not None:
         raise UserError(f"reference: {problem}, or a directory= that workers see")
-    file = store.get(model.digest)
+    file = store.get(digest)
     if file is None:
-        with store.writing(model.digest) as new:
-            model.save(new)
-        file = store.get(model.digest, check=False)
+        with store.writing(digest) as new:
+            content.write(new)
+        file = store.get(digest, check=False)
     if file is not None:
-        _written_files[model.digest] = file
-    return store.path(model.digest).absolute()
+        _written_files[digest] = file
+    return store.path(digest).absolute(), digest
 
 
 def _own_store() -> tuple[ModelStore, str | None]:

@@ -100,9 +100,9 @@ class GroupedModel(Model):
         """Return the launches as a printed table."""
         return self._model.plan()
 
-    def save(self, path: Any) -> None:
+    def save(self, path: Any, targets: Sequence[str] | None = None) -> None:
         """Write the compiled model, whose outputs are arrays."""
-        self._model.save(path)
+        self._model.save(path, targets)
 
     def profile(self, *inputs: object, repeat: int = 10, **named: object) -> Profile:
         """Call the model several times, and return how long its kernels take."""

@@ -318,7 +318,7 @@ class SpecialisedModel(Model):
         """Refuse: what is bound is a model for certain values."""
         raise self._refused("has no bound calls", "model.specialised(…).bind(…)")
 
-    def save(self, path: Any) -> NoReturn:
+    def save(self, path: Any, targets: object = None) -> NoReturn:
         """Refuse: what is saved is a model for certain values."""
         raise self._refused("is not saved as a whole", "model.specialised(…).save(path)")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -58,6 +58,16 @@ def named_target(name: str, what: str) -> Target:
     if name == "cpu":
         return host_target()
     return gpu_target(name) if name.startswith("sm") else level_target(name, what)
+
+
+def named_targets(names: Sequence[str]) -> list[Target]:
+    """Return the targets of a file, in the order in which their code stands in it."""
+    if isinstance(names, str) or not names or len(set(names)) != len(names):
+        raise UserError(f"save: targets {names!r}; fix: different ones in a tuple, such as ('cpu', 'sm_80')")
+    resolved = [named_target(name, "save") for name in names]
+    # The first code that fits is taken: that of one CPU before that of levels, higher levels before lower ones.
+    resolved.sort(key=lambda each: (each.cpu in LEVELS, -each.vector_bytes) if isinstance(each, HostTarget) else (True, 0))
+    return resolved
 
 
 def require_device(device: object, what: str) -> None:

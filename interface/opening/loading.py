@@ -5,7 +5,9 @@ A file with code, whose digest the caller knows, is opened without the modules o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from ...lowering.artifact import CompiledGraph, ConstantSpec
@@ -13,11 +15,12 @@ from ...lowering.gc_paused import loading_modules
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from ...promotion.errors import UserError
+from ...runtime.model.model import Archive
 from ...runtime.native.library import native_library
 from ...runtime.storage import artifact_file
 from ...runtime.storage.artifact_source import Location
 from ...runtime.storage.cache import CacheOption, cache_of
-from ..model import Archive, Model
+from ..model import Model
 from . import devices
 
 if TYPE_CHECKING:
@@ -94,9 +97,14 @@ def load(
 
         return tiled_of_file(opened, resolved, budget, trusted)
 
+    def saving(assembled: artifact_file.Assembled, path: str | PathLike[str], targets: Sequence[str]) -> None:
+        from ..compiling import save_for
+
+        save_for(assembled, path, targets)
+
     return Model(
         compiled, constants, "", threads, archive=archive, device=devices.device_of(device, resolved, store), tiled=tiled,
-        digest=opened.manifest.digest,
+        digest=opened.manifest.digest, saving=saving,
     )  # fmt: skip
 
 

@@ -20,6 +20,9 @@ from .executable import Executable, refuse_pickle
 from .inputs import describe
 from .kernels import Kernel, kernels_of, plan_table
 
+Archive = tuple[Sequence[artifact_file.Code], str, Sequence[artifact_file.StoredWeight], Mapping[str, str]]
+"""Code, the graph as text, its arrays, and what a file says of the options."""
+
 
 class Model:
     """A compiled graph, ready to run.
@@ -41,7 +44,7 @@ class Model:
             process may run on, 1 keeps all work on the calling thread.
         weights: the graph's weights by name, in their plain layout, for `save`; those among `constants` may
             be left out.
-        archive: returns what `save` writes: the compiled code, the graph as text and all of its arrays. It is
+        archive: returns what `save` writes: all code, the graph as text, all of its arrays, and what else the file says. It is
             called by `save`, and replaces `graph_text` and `weights`.
         device: the device that it runs on; the host by default.
         digest: that of the file that it was loaded from.
@@ -65,7 +68,7 @@ class Model:
         threads: int | None = None,
         *,
         weights: Mapping[str, Array] | None = None,
-        archive: Callable[[], tuple[CompiledGraph, str, Sequence[artifact_file.StoredWeight], Mapping[str, str]]] | None = None,
+        archive: Callable[[], Archive] | None = None,
         device: Device | None = None,
         digest: str | None = None,
     ) -> None:
@@ -200,20 +203,21 @@ class Model:
                 f"{self._executable.label}: save expects a path, got {type(path).__name__}; "
                 "fix: save('model.joinery')"
             )
-        self._assembled().write(path)
+        self.assembled().write(path)
 
     @property
     def digest(self) -> str:
         """The SHA-256, in hexadecimal, that stands for the model's file: the one it was loaded from, or the one that `save`
         writes. It is that of the file's manifest, which has those of all parts (docs/artifact.md)."""
         if self._digest is None:
-            self._digest = self._assembled().digest
+            self._digest = self.assembled().digest
         return self._digest
 
-    def _assembled(self) -> artifact_file.Assembled:
+    def assembled(self) -> artifact_file.Assembled:
+        """Returns what `save` writes. Of a model that was loaded and whose code is that of its file this is the file."""
         if self._archive is not None:
             compiled, text, arrays, metadata = self._archive()
-            return artifact_file.assemble(self.name, text, [compiled], arrays, metadata)
+            return artifact_file.assemble(self.name, text, compiled, arrays, metadata)
         stored = {
             spec.name: artifact_file.StoredWeight(spec.name, spec.dtype, spec.shape, spec.layout, array)
             for spec, array in zip(self._compiled.constants, self._executable.constants, strict=True)

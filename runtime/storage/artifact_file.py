@@ -75,6 +75,18 @@ class StoredWeight:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredCode:
+    """A compiled graph as a file holds it, for whatever target."""
+
+    target: str
+    data: Array
+
+
+Code = CompiledGraph | StoredCode
+"""What a file holds for a target: what was compiled, or what another file holds."""
+
+
+@dataclass(frozen=True, slots=True)
 class WeightEntry:
     """The manifest's entry for a weight."""
 
@@ -122,13 +134,15 @@ class Manifest:
 
 class Artifact(NamedTuple):
     """An opened file. `source` is what messages call it. `weights` are read-only and in their stored layout; `compiled` is None
-    unless the file is trusted, and has code for the target in the format of this version."""
+    unless the file is trusted, and has code for the target in the format of this version. `code` is all that a trusted file
+    has, in its order."""
 
     manifest: Manifest
     graph_text: str
     compiled: CompiledGraph | None
     weights: dict[str, Array]
     source: str
+    code: tuple[StoredCode, ...]
 
     def plain_weight(self, name: str) -> Array:
         """Returns a weight in the plain layout: the array itself, or an unpacked copy. Raises `UserError` for
@@ -151,6 +165,15 @@ class Assembled:
     head: bytes
     sections: tuple[tuple[int, Sequence[bytes | Array]], ...]
 
+    def content(self) -> bytes:
+        """Returns what `write` writes."""
+        pieces: list[bytes | memoryview] = [self.head]
+        end = len(self.head)
+        for offset, parts in self.sections:
+            pieces += [bytes(offset - end), *map(_bytes_of, parts)]
+            end = offset + sum(map(_nbytes, parts))
+        return b"".join(pieces)
+
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the file. An existing one is replaced atomically, once the new one is complete. Raises `UserError` when the
         path cannot be written."""
@@ -165,7 +188,7 @@ class Assembled:
 def assemble(
     name: str,
     graph_text: str,
-    compiled: Sequence[CompiledGraph],
+    compiled: Sequence[Code],
     weights: Sequence[StoredWeight],
     metadata: Mapping[str, str] | None = None,
 ) -> Assembled:
@@ -184,7 +207,8 @@ def assemble(
                 f"expected {entry.dtype}{list(entry.stored_shape)}; fix: a weight of that dtype and shape"
             )
     bodies: list[tuple[str, str, list[bytes | Array]]] = [("graph", "", [graph_text.encode()])]
-    bodies += [("compiled", item.target, [encode_compiled(item)]) for item in compiled]
+    for item in compiled:
+        bodies.append(("compiled", item.target, [item.data if isinstance(item, StoredCode) else encode_compiled(item)]))
     bodies.append(("weights", "", _weight_parts(weights)))
     # the manifest comes first but is known last: space for its longest form is reserved, filled in and padded
     sections: list[list[int | str]] = [
@@ -216,7 +240,7 @@ def save(
     path: str | os.PathLike[str],
     name: str,
     graph_text: str,
-    compiled: Sequence[CompiledGraph],
+    compiled: Sequence[Code],
     weights: Sequence[StoredWeight],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
@@ -329,7 +353,7 @@ def load(
             raise UserError(
                 f"{source.name} has the digest {manifest.digest}, not {digest}: it is another model, or another version of it"
             )
-        bodies = _read_sections(source, manifest, trusted, target, verify)
+        bodies, codes = _read_sections(source, manifest, trusted, verify)
     except OSError as error:
         raise UserError(f"artifact {source.name} cannot be read: {error.strerror or error}") from error
     finally:
@@ -338,32 +362,36 @@ def load(
         graph_text = bytes(bodies["graph"]).decode()
     except UnicodeDecodeError as error:
         raise bad(source, "its graph is not UTF-8 text") from error
-    code = bodies["compiled"].data if "compiled" in bodies else None
+    code = next((each.data.data for each in codes if _fits(target, each.target)), None)
     compiled = decode_compiled(code) if code is not None and is_current(code) else None
-    return Artifact(manifest, graph_text, compiled, _weights(source, bodies["weights"], manifest.weights), source.name)
+    return Artifact(manifest, graph_text, compiled, _weights(source, bodies["weights"], manifest.weights), source.name, codes)
+
+
+def _fits(wanted: str | Callable[[str], bool] | None, target: str) -> bool:
+    return wanted(target) if callable(wanted) else wanted in (None, target)
 
 
 def _read_sections(
     source: Source,
     manifest: Manifest,
     trusted: bool,
-    target: str | Callable[[str], bool] | None,
     verify: bool,
-) -> dict[str, Array]:
-    """Reads and checks all sections; returns the bytes of the graph, of the weights and, if trusted, of the
-    first code that fits."""
+) -> tuple[dict[str, Array], tuple[StoredCode, ...]]:
+    """Reads and checks all sections; returns the bytes of the graph, of the weights and, if trusted, of all code."""
     bodies: dict[str, Array] = {}
+    codes = []
     for section in manifest.sections:
-        fits = target(section.target) if callable(target) else target in (None, section.target)
-        is_wanted = section.kind not in bodies and (section.kind != "compiled" or (trusted and fits))
+        is_wanted = section.kind != "compiled" or trusted
         if not is_wanted and not verify:
             continue
         body = source.section(section.offset, section.length)  # on a 64-byte boundary, as the section is in the file
         if verify and hashlib.sha256(body.data).hexdigest() != section.sha256:
             raise bad(source, f"section {section.kind!r} does not match its SHA-256: it was damaged or changed")
-        if is_wanted:
+        if is_wanted and section.kind == "compiled":
+            codes.append(StoredCode(section.target, body))
+        elif is_wanted:
             bodies[section.kind] = body
-    return bodies
+    return bodies, tuple(codes)
 
 
 def _read_manifest(source: Source) -> Manifest:

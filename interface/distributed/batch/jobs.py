@@ -197,7 +197,8 @@ def plan_job(
 
 
 def _rows_of_calls(
-    model: Signature, sizes: Mapping[str, int | None], dim: str, rows: int, block: int, wanted: int | None, default: int, what: str
+    model: Signature, sizes: Mapping[str, int | None], dim: str, rows: int, block: int, wanted: int | None, default: int,
+    what: str,
 ) -> int:
     """Return how many rows a call of the model has: those that are wanted, or as many as its checks on sizes accept.
 
@@ -205,17 +206,18 @@ def _rows_of_calls(
     """
     known = {name: {size} for name, size in sizes.items() if size is not None}
     first = default if wanted is None else wanted
-    refusal = model.refusal({**known, dim: _call_sizes(rows, block, first)})
+
+    def refused(count: int) -> str:
+        return model.refusal({**known, dim: _call_sizes(rows, block, count)})
+
+    refusal = refused(first)
     if not refusal:
         return first
-    fits = next(
-        (n for n in range(min(first, block, _TRIED_CALLS), 0, -1) if not model.refusal({**known, dim: _call_sizes(rows, block, n)})),
-        None,
-    )  # fmt: skip
+    fits = next((count for count in range(min(first, block, _TRIED_CALLS), 0, -1) if not refused(count)), None)
     if fits is not None and wanted is None:
         return fits
-    fix = f"--batch {fits}" if fits is not None else f"other files, or a --block and --batch of which all calls satisfy it ({rows} rows)"
-    raise UserError(f"{what}: {refusal}; fix: {fix}")
+    others = f"other files, or a --block and --batch by which calls of {rows} rows satisfy it"
+    raise UserError(f"{what}: {refusal}; fix: {others if fits is None else f'--batch {fits}'}")
 
 
 def _call_sizes(rows: int, block: int, batch: int) -> set[int]:
@@ -261,7 +263,8 @@ def _batch_dim(model: Signature, what: str) -> str:
     """Return the dim that inputs have along their first axis, and none along another one."""
     names = {extent.name for spec in model.inputs for extent in spec.shape[:1] if isinstance(extent, Dim) and extent.name}
     if len(names) > 1:
-        names -= {name for spec in model.inputs for extent in spec.shape[1:] if isinstance(extent, Dim) for name in extent.symbols()}
+        others = [extent for spec in model.inputs for extent in spec.shape[1:] if isinstance(extent, Dim)]
+        names -= {name for extent in others for name in extent.symbols()}
     if len(names) != 1:
         raise UserError(
             f"{what}: model {model.name!r} takes {', '.join(spec.text for spec in model.inputs)}; fix: one whose inputs have "
@@ -307,8 +310,8 @@ def _fit(
 def _tensor(spec: InputSpec, axis: int, dim: str, sizes: Mapping[str, int | None], what: str) -> Tensor:
     if axis == 0 and isinstance(spec.shape[0], Dim) and spec.shape[0].name != dim:
         raise UserError(
-            f"{what}: output {spec.text} has {spec.shape[0]} rows, several for each of {dim!r}; fix: give them an axis of their "
-            f"own in the graph, joinery.reshape(y, ({dim}, …))"
+            f"{what}: output {spec.text} has {spec.shape[0]} rows, several for each of {dim!r}; fix: give them an axis of "
+            f"their own in the graph, joinery.reshape(y, ({dim}, …))"
         )
     if axis != 0 or not isinstance(spec.shape[0], Dim) or spec.shape[0].name != dim:
         raise UserError(f"{what}: output {spec.text} has its rows {dim!r} along axis {axis}; fix: transpose it in the graph")

@@ -212,7 +212,9 @@ def test_a_run_that_was_ended_is_resumed(batch: Run, folder: Path, monkeypatch: 
     summary = batch("--output", "y.npy", "--block", "10", "--resume")
     assert (summary["before"], summary["computed"], summary["digest"]) == (4, 7, whole["digest"])
     assert np.array_equal(np.load("y.npy"), np.load("whole.npy"))
-    assert "is there already" in batch("--output", "y.npy", "--block", "10", "--resume", status=2)["error"]
+    again = batch("--output", "y.npy", "--block", "10", "--resume")
+    assert (again["before"], again["computed"], again["digest"]) == (11, 0, whole["digest"])
+    assert "is there already" in batch("--output", "y.npy", "--block", "10", status=2)["error"]
 
 
 def test_a_block_that_fails_is_reported_with_its_rows(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`--resume` of a run that is complete: it does nothing where the output is what the same run has written, and says why else."""
+"""`--resume` of a run that is complete does nothing where the output is what the same run has written, and says why else."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ def test_another_run_is_told_by_what_differs(batch: Run) -> None:
     assert "model of the run that made it is" in batch("--output", "y.npy", *ARGUMENTS, status=2)["error"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "{}", '{"targets": 3, "digest": "0"}', '{"targets": {}, "digest": "x"}', None])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1]", "{}", '{"targets": 3, "digest": "0"}', '{"targets": {}, "digest": "x"}', None]
+)
 def test_a_record_that_is_damaged_or_gone_counts_for_nothing(batch: Run, text: str | None) -> None:
     batch("--output", "y.npy", *ARGUMENTS)
     record = Path("y.npy.complete.json")

@@ -52,10 +52,15 @@ INDEPENDENT: dict[str, tuple[Build, tuple[tuple[Any, ...], ...], Along]] = {
             jn.reshape(jn.exp(jn.reshape(jn.permute(x, (1, 0, 2)), (24 * BATCH,))), (3, BATCH, 8)), (1, 0, 2)
         ), (("batch", 3, 8),), Along(0),
     ),
-    "merged and not divided": (lambda x: jn.reshape(jn.permute(x, (1, 0, 2)), (3 * BATCH, 8)), (("batch", 3, 8),), Along(0, 1, 3)),
-    "scanned": (lambda x: scanned(x, lambda state, row: (jn.tanh(state + row @ W), state * 2)), (("batch", 4, 8),), Along(1)),
+    "merged and not divided": (
+        lambda x: jn.reshape(jn.permute(x, (1, 0, 2)), (3 * BATCH, 8)), (("batch", 3, 8),), Along(0, 1, 3),
+    ),
+    "scanned": (
+        lambda x: scanned(x, lambda state, row: (jn.tanh(state + row @ W), state * 2)), (("batch", 4, 8),), Along(1),
+    ),
     "nested loops": (
-        lambda x: jn.fori_loop(0, 2, lambda i, v: jn.fori_loop(0, 3, lambda j, w: w * 2 + 1, v) - v, x), (("batch", 8),), Along(0),
+        lambda x: jn.fori_loop(0, 2, lambda i, v: jn.fori_loop(0, 3, lambda j, w: w * 2 + 1, v) - v, x),
+        (("batch", 8),), Along(0),
     ),
     "branches": (
         lambda x, z: jn.cond(jn.sum(z) > 0, lambda: x * 2, lambda: jn.softmax(x)), (("batch", 8), (3,)), Along(0),
@@ -83,7 +88,7 @@ MIXED: dict[str, tuple[Build, tuple[tuple[Any, ...], ...], str]] = {
     "counted": (lambda x: x * BATCH, (("batch", 8),), "computes with the number 'batch'"),
     "by position": (lambda x: x + jn.arange(x, BATCH)[:, None].cast(jn.float32), (("batch", 8),), "'batch'"),
     "scan of mixed rows": (
-        lambda x: scanned(x, lambda state, row: (state + jn.mean(row, axis=0), row)), (("batch", 4, 8),), "reduces over 'batch'",
+        lambda x: scanned(x, lambda state, row: (state + jn.mean(row, axis=0), row)), (("batch", 4, 8),), "reduces over",
     ),
     "scan of reversed rows": (
         lambda x: scanned(x, lambda state, row: (jn.flip(state, 0) + row, row)), (("batch", 4, 8),), "reverses 'batch'",
@@ -96,11 +101,12 @@ MIXED: dict[str, tuple[Build, tuple[tuple[Any, ...], ...], str]] = {
         (("batch", 8),), "reduces over 'batch'",
     ),
     "branch that mixes": (
-        lambda x, z: jn.cond(jn.sum(z) > 9, lambda: x * 2, lambda: x - jn.mean(x, axis=0)), (("batch", 8), (3,)), "reduces over",
+        lambda x, z: jn.cond(jn.sum(z) > 9, lambda: x * 2, lambda: x - jn.mean(x, axis=0)), (("batch", 8), (3,)),
+        "reduces over",
     ),
     "branch by rows": (lambda x: jn.cond(jn.sum(x) > 0, lambda: x * 2, lambda: x), (("batch", 8),), "reduces over 'batch'"),
     "merged behind and reduced": (
-        lambda x: jn.sum(jn.reshape(jn.permute(x, (1, 0, 2)), (3 * BATCH, 8)), axis=0), (("batch", 3, 8),), "reduces over 'batch'",
+        lambda x: jn.sum(jn.reshape(jn.permute(x, (1, 0, 2)), (3 * BATCH, 8)), axis=0), (("batch", 3, 8),), "reduces over",
     ),
     "merged behind and divided otherwise": (
         lambda x: jn.permute(jn.reshape(jn.reshape(jn.permute(x, (1, 0, 2)), (3 * BATCH, 8)), (BATCH, 3, 8)), (0, 1, 2)),

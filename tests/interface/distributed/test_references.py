@@ -373,3 +373,20 @@ def test_no_place_for_a_copy_is_said_once(
     assert "others may write to" in str(caught.value)
     assert "cannot be opened by the worker" not in str(caught.value)
     assert str(caught.value).count("fix:") == 1
+
+
+def test_an_actor_takes_lists_of_one_length(reference: jn.distributed.ModelReference) -> None:
+    """Which Ray Data gives as an array of objects where they come from Parquet."""
+    actor, x = jn.distributed.ray_actor(reference)(), rows(6)
+    lists = np.empty(6, object)
+    lists[:] = list(x)
+    found = actor({"x": lists, "key": np.arange(6)})
+    assert np.array_equal(found["y"], reference()(x))
+    assert np.array_equal(found["key"], np.arange(6))
+    assert actor({"x": lists[:0]})["y"].shape == (0, 5)
+    lists[4] = x[4, :3]
+    with pytest.raises(jn.UserError, match=r"row 4 of a batch's column 'x' has the shape \(3,\), row 0 has \(16,\)"):
+        actor({"x": lists})
+    lists[:] = [list(map(float, row)) for row in x]
+    with pytest.raises(jn.UserError, match="float64"):
+        actor({"x": lists})

@@ -1,5 +1,5 @@
-"""Checks that a graph makes of its sizes, as torch.export.Dim(min=, max=) states them: calls that they refuse are refused before
-anything runs, or the calls of a run are cut so that they hold."""
+"""Checks of sizes, as torch.export.Dim(min=, max=) states them: calls that they refuse are refused before anything runs, or the
+calls of a run are cut so that they hold."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_calls_have_as_many_rows_as_the_model_takes(batch: Run, folder: Path, co
 @pytest.mark.parametrize(
     ("count", "arguments", "message"),
     [
-        (103, ("--batch", "100"), "batch must be 64 or less: min(batch, 64) is 64, not batch = 100 (where batch = 100); fix: --batch 64"),
-        (1, (), "batch must be 2 or more: max(batch, 2) is 2, not batch = 1 (where batch = 1); fix: other files, or a --block"),
+        (103, ("--batch", "100"), "64 or less: min(batch, 64) is 64, not batch = 100 (where batch = 100); fix: --batch 64"),
+        (1, (), "2 or more: max(batch, 2) is 2, not batch = 1 (where batch = 1); fix: other files, or a --block"),
         (101, ("--block", "10"), "batch must be 2 or more"),
     ],
 )

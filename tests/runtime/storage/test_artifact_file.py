@@ -359,7 +359,7 @@ def test_a_model_runs_from_its_artifact(tmp_path, many, weight):
     target = tmp_path / "many.joinery"
     unused = np.arange(6.0).reshape(2, 3)
     Model(many, [weight], "text", weights={"w": weight, "unused": unused}).save(target)
-    manifest, text, compiled, arrays, _ = load(target, trusted=True)
+    manifest, text, compiled, arrays, *_ = load(target, trusted=True)
     assert (manifest.name, text, compiled) == ("many", "text", many)
     model = Model(compiled, [arrays[spec.name] for spec in compiled.constants], text)
     assert np.may_share_memory(model._executable.constants[0], arrays["w"]), (
