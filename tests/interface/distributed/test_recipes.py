@@ -91,6 +91,24 @@ serve.shutdown()
     assert "True\n" in run(tmp_path, model_path, before + recipe("Ray Serve") + after)  # Ray prints there, too
 
 
+def test_ray_data(tmp_path: Path, model_path: Path) -> None:
+    """Rows are lists in a Parquet file, beside a key, which goes through."""
+    pytest.importorskip("ray.data", reason="Ray Data is not installed")
+    before = """
+import pyarrow as pa
+import pyarrow.parquet as pq
+import ray
+pq.write_table(pa.table({"x": pa.array(x.tolist(), pa.list_(pa.float32())), "id": np.arange(600)}), "rows.parquet")
+ray.init(num_cpus=4, log_to_driver=False, include_dashboard=False)
+"""
+    after = """
+found = pq.read_table("scores").sort_by("id")
+print(np.allclose(np.array(found.column("y").to_pylist()), reference()(x), rtol=1e-6), found.num_rows)
+"""
+    written = recipe("Ray Data").replace("size=4", "size=2").replace("num_cpus=8", "num_cpus=1")
+    assert "True 600\n" in run(tmp_path, model_path, before + written + after)
+
+
 def test_a_script_for_slurm() -> None:
     jobqueue = pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
     cluster = jobqueue.SLURMCluster(queue="batch", cores=32, processes=1, memory="64GB", walltime="02:00:00")
