@@ -37,6 +37,7 @@ def map_blocks(
     given = _given(model, arrays, named, what)
     foreign = {name for name, array in given.items() if not hasattr(array, "rechunk")} if labels is None else set()
     for spec in model.inputs:
+        _require_array(spec.name, given[spec.name], what)
         require_no_mask(spec.name, getattr(given[spec.name], "_meta", given[spec.name]), what)
         given[spec.name] = _of_dask(da, given[spec.name])
         _require_sizes(spec.name, given[spec.name], what)
@@ -73,6 +74,16 @@ def _given(model: Signature, arrays: Sequence[Any], named: Mapping[str, Any], wh
     given = dict(zip(names, arrays, strict=False)) | dict(named)
     model.require_inputs(given, what)
     return given
+
+
+def _require_array(name: str, array: object, what: str) -> None:
+    """Raise `UserError` for a table or a task of Dask, which have rows and columns of their own."""
+    kind, library = type(array).__name__, type(array).__module__.partition(".")[0]
+    is_task = library == "dask" and kind.startswith("Delayed")  # which have any attribute
+    is_table = library in ("pandas", "polars", "pyarrow", "dask", "dask_expr") and not hasattr(array, "dtype")
+    if is_task or is_table:
+        fix = "dask.array.from_delayed" if is_task else "to_numpy(), or to_dask_array(lengths=True)"
+        raise UserError(f"{what}: input {name!r} is a {kind} of {library}; fix: an array, as {fix} makes one")
 
 
 def _of_dask(da: Any, array: Any) -> Any:

@@ -185,12 +185,13 @@ class ParquetColumn:
         """Yield the pieces of a row group."""
         size = self._size(file.metadata.row_group(group))
         rows = max(1, min(_MAX_PIECE_ROWS, _PIECE_BYTES * count // max(1, size)))
+        # A dot in a name is one of a field in a struct as well, so that other columns may come with it.
         options = {"columns": [self._source.member], "use_threads": False}
         if rows >= count:
-            yield from file.read_row_group(group, **options).column(0).chunks
+            yield from file.read_row_group(group, **options).column(self._source.member).chunks
         else:
             for batch in file.iter_batches(rows, row_groups=[group], **options):
-                yield batch.column(0)
+                yield batch.column(self._source.member)
 
     def _size(self, group: Any) -> int:
         """Return the bytes of the column in a row group, not compressed."""

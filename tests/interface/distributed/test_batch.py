@@ -468,3 +468,44 @@ def test_what_engines_print_goes_to_stderr(capfd: pytest.CaptureFixture[str]) ->
     found = capfd.readouterr()
     assert found.out == "a summary\nand more\n"
     assert sorted(found.err.splitlines()) == ["by Python", "by a library", "by a process"]
+
+
+def test_a_column_whose_name_is_one_of_a_field_as_well(batch: Run) -> None:
+    """Parquet's readers take `x.y` for the field y of a struct x, too."""
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra dask is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    x = rows(103)
+    column = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(x.ravel()), SIZE)
+    struct = pyarrow.StructArray.from_arrays([pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(-x.ravel()), SIZE)], ["y"])
+    for number, names in enumerate((("x", "x.y"), ("x.y", "x"))):
+        table = {"x": struct, "x.y": column}
+        parquet.write_table(pyarrow.table({name: table[name] for name in names}), "in.parquet", row_group_size=9)
+        batch("--output", f"{number}.npy", "--block", "10", inputs=("x=in.parquet:x.y",))
+        np.testing.assert_allclose(np.load(f"{number}.npy"), scores(x), rtol=1e-5)
+
+
+def test_arrays_of_a_zarr_below_a_folder_that_is_called_so(batch: Run) -> None:
+    zarr = pytest.importorskip("zarr", reason="the extra dask is not installed")
+    for form in (2, 3):
+        zarr.open_group(f"run{form}.zarr/in.zarr", mode="w", zarr_format=form).create_array("x", data=rows(103))
+        batch("--output", f"y{form}.npy", inputs=(f"x=run{form}.zarr/in.zarr/x",))
+        np.testing.assert_allclose(np.load(f"y{form}.npy"), scores(rows(103)), rtol=1e-5)
+
+
+def test_an_input_without_rows_whose_dim_is_an_axis_of_another(batch: Run, folder: Path) -> None:
+    graph = jn.Graph("scaled", [jn.TensorType(jn.float32, ("batch", "n"), "x"), jn.TensorType(jn.float32, ("n",), "z")])
+    graph.output(graph.inputs[0] * graph.inputs[1], name="y")
+    jn.compile(graph, device="cpu").save(folder / "m.joinery")
+    z = np.arange(16, dtype=np.float32)
+    np.save("z.npy", z)
+    batch("--output", "y.npy", "--block", "10", inputs=("x=x.npy", "z=z.npy"))
+    np.testing.assert_array_equal(np.load("y.npy"), rows(103) * z)
+
+
+def test_several_rows_for_each_are_refused(batch: Run, folder: Path) -> None:
+    graph = jn.Graph("doubled", [jn.TensorType(jn.float32, ("batch", 16), "x")])
+    n = jn.dim("batch")
+    graph.output(jn.reshape(jn.broadcast_to(graph.inputs[0][:, None], (n, 2, 16)), (2 * n, 16)), name="y")
+    jn.compile(graph, device="cpu").save(folder / "m.joinery")
+    error = batch("--output", "y.npy", status=2)["error"]
+    assert "has 2*batch rows, several for each of 'batch'; fix: give them an axis of their own" in error

@@ -320,3 +320,12 @@ def test_a_stream_on_workers_until_there_are_none(
         client.cluster.scale(0)
         with pytest.raises(jn.distributed.RunError, match="all workers of Dask are gone, and none came in 0 s"):
             list(results)
+
+
+def test_tables_and_tasks_are_no_arrays(reference: jn.distributed.ModelReference) -> None:
+    import dask
+
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    for given, fix in ((pandas.DataFrame(rows(3)), "to_numpy"), (dask.delayed(rows)(3), "from_delayed")):
+        with pytest.raises(jn.UserError, match=f"map_blocks: input 'x' is a D.*fix: an array, as .*{fix}"):
+            jn.distributed.map_blocks(reference, given)
