@@ -285,10 +285,10 @@ def workers(folder: Path, address: str, *before: str) -> Iterator[None]:
         process.terminate()
 
 
-def test_the_scheduler_is_killed(folder: Path, tmp_path: Path, expected: str) -> None:
+def test_the_scheduler_is_killed(folder: Path, tmp_path: Path, expected_long: str) -> None:
     output = tmp_path / "y.zarr"
     with scheduler(tmp_path) as (process, address), workers(tmp_path, address):
-        given = command(folder, output, "--scheduler", address, "--same-target")
+        given = command(folder, output, "--scheduler", address, "--same-target", rows="long")
         with subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
             wait_for(lambda: lines(output) > 5 or client.poll() is not None)
             process.kill()
@@ -296,9 +296,9 @@ def test_the_scheduler_is_killed(folder: Path, tmp_path: Path, expected: str) ->
     assert client.returncode == 2, errors
     assert not out
     assert "the connection to the scheduler of Dask is lost" in " ".join(errors.split())
-    summary = run(folder, output, "--resume", "--threads", "1")
+    summary = run(folder, output, "--resume", "--threads", "1", rows="long")
     assert summary["before"] > 5
-    require_complete(folder, output, summary, expected)
+    require_complete(folder, output, summary, expected_long, rows="long")
 
 
 def test_a_scheduler_that_is_not_there(folder: Path, tmp_path: Path) -> None:
