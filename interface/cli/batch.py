@@ -37,11 +37,11 @@ def add_batch(add: Add) -> None:
     option("--scheduler", default="", metavar="ADDRESS", help="of Dask, such as tcp://host:8786, whose workers see all paths")
     option("--bring", action="store_true", help="bring the model's file to workers of the scheduler, which do not see its path")
     option("--ray", action="store_true", help="let Ray run the blocks: its cluster, or N processes of this machine")
-    option("--resume", action="store_true", help="go on with a run that was ended: compute the blocks that are missing")
+    option("--resume", action="store_true", help="go on with a run that was ended: compute what is missing, if anything")
     option("--block", type=int, default=BLOCK_ROWS, metavar="ROWS", help=f"rows of a block (default: {BLOCK_ROWS})")
     option(
         "--batch", type=int, default=None, metavar="ROWS",
-        help="rows of a call of the model (default: a block, or 64 where rows have different lengths)",
+        help="rows of a call of the model (default: a block, or 64 where rows have different lengths; fewer if it takes no more)",
     )  # fmt: skip
     option("--pad-to", type=int, default=None, metavar="N", help="pad rows to N elements, not to the longest of a call")
     option("--retries", type=int, default=3, metavar="N", help="how often a block is tried again (default: 3)")
