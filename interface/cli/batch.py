@@ -41,7 +41,7 @@ def add_batch(add: Add) -> None:
     option("--block", type=int, default=BLOCK_ROWS, metavar="ROWS", help=f"rows of a block (default: {BLOCK_ROWS})")
     option(
         "--batch", type=int, default=None, metavar="ROWS",
-        help="rows of a call of the model (default: a block, or 64 where rows have different lengths; fewer if it takes no more)",
+        help="rows of a call of the model (default: a block, or 64 where rows have different lengths; fewer if it takes fewer)",
     )  # fmt: skip
     option("--pad-to", type=int, default=None, metavar="N", help="pad rows to N elements, not to the longest of a call")
     option("--retries", type=int, default=3, metavar="N", help="how often a block is tried again (default: 3)")
