@@ -52,6 +52,7 @@ _LOCATIONS: dict[str, str] = {
     "compile_onnx": "interface.onnx.specialised",
     "load": "interface.opening.loading",
     "save": "interface.compiling",
+    "limit_threads": "runtime.host.threads",
     "set_threads": "runtime.host.threads",
     "KernelSchedule": "lowering.choices.model_schedule",
     "Model": "interface.model",

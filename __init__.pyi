@@ -62,6 +62,7 @@ from .promotion.errors import TritonCWarning as TritonCWarning
 from .promotion.errors import UnsupportedError as UnsupportedError
 from .promotion.errors import UserError as UserError
 from .runtime.cuda.buffers import Buffer as Buffer
+from .runtime.host.threads import limit_threads as limit_threads
 from .runtime.host.threads import set_threads as set_threads
 from .runtime.ptxsim.checks.findings import PtxCheckError as PtxCheckError
 from .runtime.storage.cache import CompileCache as CompileCache

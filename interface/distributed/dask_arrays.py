@@ -82,7 +82,7 @@ def _require_array(name: str, array: object, what: str) -> None:
     is_task = library == "dask" and kind.startswith("Delayed")  # which have any attribute
     is_table = library in ("pandas", "polars", "pyarrow", "dask", "dask_expr") and not hasattr(array, "dtype")
     if is_task or is_table:
-        fix = "dask.array.from_delayed" if is_task else "to_numpy(), or to_dask_array(lengths=True)"
+        fix = "dask.array.from_delayed" if is_task else "numpy.asarray, or to_dask_array(lengths=True)"
         raise UserError(f"{what}: input {name!r} is a {kind} of {library}; fix: an array, as {fix} makes one")
 
 

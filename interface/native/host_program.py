@@ -28,6 +28,7 @@ from ...lowering.llvm.host.control.sites import (
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError, KernelAssertionError, UnsupportedError, called_from
+from ...runtime.host.threadpools import register
 from ...runtime.host.threads import pool_address
 from ...runtime.native.library import cached_object, library_symbols, native_library
 from ...runtime.native.linking import LinkedCode, link
@@ -82,6 +83,7 @@ class HostProgram:
         pool = native_library(store).code
         imports |= {name: pool[name] for name in (WORKER, WORKERS)}
         _check_library(code, imports)
+        register()
         self._code = link([code], (KERNEL,), imports)
         self.address: int = self._code[KERNEL]
         self._launch = _LAUNCH(native_library(store).launch)

@@ -25,10 +25,12 @@ _SPIN_NS = 100_000
 _MEASURED_PAUSES = 200
 _HEADER_BYTES = 256
 _WORKER_BYTES = 64
+_LIMIT_OFFSET = 36
 
 _lock = threading.Lock()
 _pools: dict[int, int] = {}
 _chosen: int | None = None  # by set_threads
+_limit: int | None = None  # by limit_threads
 
 
 def _quota() -> float:
@@ -97,6 +99,63 @@ def set_threads(threads: int | None) -> None:
     _forget_default()
 
 
+class ThreadLimit:
+    """What `limit_threads` returns: used in a `with` block, it puts the limit back that there was before."""
+
+    def __init__(self, before: int | None) -> None:
+        self._before = before
+
+    def __enter__(self) -> ThreadLimit:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        _set_limit(self._before)
+
+
+def limit_threads(threads: int | None) -> ThreadLimit:
+    """Limit how many threads any call of this process uses, of models and kernels that are there already, too.
+
+        with jn.limit_threads(1):
+            pool.map(model, blocks)  # threads of somebody else
+
+    Results do not depend on it. Calls that run already go on as they are. The limit holds for the whole process, whichever
+    thread sets it. `threadpoolctl.threadpool_limits` sets the same one.
+
+    Args:
+        threads: 1 to 1024, the calling thread included; None for no limit.
+
+    Returns a context manager that puts the limit back which there was before; without `with` it stays.
+
+    Raises `UserError` for other values.
+    """
+    before = _limit
+    _set_limit(None if threads is None else resolve_threads(threads))
+    return ThreadLimit(before)
+
+
+def thread_limit() -> int | None:
+    """Return what `limit_threads` was given; None where there is no limit."""
+    return _limit
+
+
+def widest_pool() -> int:
+    """Return how many threads a call uses at most where there is no limit: the default, or more that a model was given."""
+    with _lock:
+        return max([default_threads(), *_pools])
+
+
+def _set_limit(limit: int | None) -> None:
+    global _limit
+    with _lock:
+        _limit = limit
+        for pool in _pools.values():
+            _write_limit(pool)
+
+
+def _write_limit(pool: int) -> None:
+    ctypes.c_int32.from_address(pool + _LIMIT_OFFSET).value = _limit or 0
+
+
 @functools.cache
 def _default_for_launches() -> int:
     return default_threads()
@@ -155,6 +214,7 @@ def pool_address(threads: int) -> int:
     with _lock:
         if threads not in _pools:
             _pools[threads] = create_pool(threads)
+            _write_limit(_pools[threads])
         return _pools[threads]
 
 

@@ -24,6 +24,7 @@ from ...promotion.errors import InternalError, UserError, close_names
 from ..device import Device, GpuLinkedModel, Result
 from ..gpu import DeviceArrays
 from ..host import memory
+from ..host.threadpools import register
 from ..host.threads import pool_address, resolve_threads
 from ..storage.weight_packing import stored_shape
 from .inputs import InputSpec, bind_dims, check_device_array, convert, describe
@@ -91,6 +92,7 @@ class Executable:
                     f"{_MAX_RANK}"
                 )
         self.slots = self._assign_slots()
+        register()
         self.pool = pool_address(self.threads)
         self._empty = device.empty
         self.profiled = threading.Lock()

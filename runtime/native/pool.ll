@@ -15,7 +15,7 @@
 ; calls jn_parallel itself) runs its range inline, so nothing can deadlock.
 ;
 ; Pool:     0 i32 threads (with the caller)   4 i32 spin (pauses)     8 i64 bytes of a CPU mask
-;          16 ptr mask of allowed CPUs       24 ptr scratch mask     32 i32 started
+;          16 ptr mask of allowed CPUs       24 ptr scratch mask     32 i32 started   36 i32 limit of threads (0: none)
 ;          64 i32 lock (0 free, 1 taken)     68 i32 caller sleeps in the join
 ;         128 ptr kernel, 136 ptr args, 144 i64 n, 152 i64 grain     192 i64 next index to hand out
 ;         256 the workers, 64 bytes each; worker 0 is the caller and unused
@@ -308,7 +308,13 @@ small:
   %alone = or i1 %no.pool, %one.chunk
   br i1 %alone, label %inline, label %count
 count:
-  %threads = load i32, ptr %pool, align 4
+  %all = load i32, ptr %pool, align 4
+  %limit.p = getelementptr i8, ptr %pool, i64 36
+  %limit = load atomic i32, ptr %limit.p monotonic, align 4
+  ; no limit is one of 2^32 - 1
+  %limit.less = sub i32 %limit, 1
+  %limited = icmp ult i32 %limit.less, %all
+  %threads = select i1 %limited, i32 %limit, i32 %all
   %single = icmp sle i32 %threads, 1
   br i1 %single, label %inline, label %try
 try:
@@ -342,7 +348,10 @@ describe:
   %n.less = sub i64 %n, 1
   %chunks.less = sdiv i64 %n.less, %grain
   %chunks = add i64 %chunks.less, 1
-  %have = load i32, ptr %pool, align 4
+  ; the system may have refused threads
+  %made = load i32, ptr %pool, align 4
+  %refused = icmp slt i32 %made, %threads
+  %have = select i1 %refused, i32 %made, i32 %threads
   %have.long = sext i32 %have to i64
   %fewer = icmp slt i64 %chunks, %have.long
   %team = select i1 %fewer, i64 %chunks, i64 %have.long

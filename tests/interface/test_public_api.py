@@ -154,6 +154,7 @@ SIGNATURES: dict[str, str] = {
     "print_numbers": "x",
     "compile_onnx": "model, device='auto', *, target=None, threads=None, numerics='strict', cache=True, constants=None, "
                     "external_data_dir=None, limits=None, check_positions=False",
+    "limit_threads": "threads",
     "set_threads": "threads",
     "attention": "query, key, value, mask=None, is_causal=False, scale=None, softcap=None",
     "band_part": "x, num_lower=None, num_upper=None, exclude=False",
@@ -284,7 +285,7 @@ METHODS: dict[str, str] = {
     "Model.run": "self, inputs",
     "Model.bind": "self, *inputs, outputs=None, **named",
     "Model.plan": "self",
-    "Model.save": "self, path",
+    "Model.save": "self, path, targets=None",
     "Model.sanitize": "self, *inputs, **named",
     "Model.profile": "self, *inputs, repeat=10, **named",
     "promotion.rules": "name='max'",

@@ -326,6 +326,6 @@ def test_tables_and_tasks_are_no_arrays(reference: jn.distributed.ModelReference
     import dask
 
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    for given, fix in ((pandas.DataFrame(rows(3)), "to_numpy"), (dask.delayed(rows)(3), "from_delayed")):
+    for given, fix in ((pandas.DataFrame(rows(3)), "numpy.asarray"), (dask.delayed(rows)(3), "from_delayed")):
         with pytest.raises(jn.UserError, match=f"map_blocks: input 'x' is a D.*fix: an array, as .*{fix}"):
             jn.distributed.map_blocks(reference, given)

@@ -1,0 +1,59 @@
+"""Shows joinery's threads to threadpoolctl, which programs use to limit the thread pools of all libraries at once."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType
+
+from . import threads
+
+_LOADED = "_multiarray_umath"
+"""threadpoolctl goes through the shared libraries that are loaded. joinery's native code is in none; this one of NumPy is
+always there."""
+_lock = threading.Lock()
+_known_to: ModuleType | None = None
+
+
+def register() -> None:
+    """Make joinery known to threadpoolctl, if the program has imported that, and nobody has done it."""
+    global _known_to
+    module = sys.modules.get("threadpoolctl")
+    if module is None or module is _known_to:
+        return
+    with _lock:
+        if module is not _known_to and hasattr(module, "LibController") and hasattr(module, "register"):
+            module.register(_controller(module))
+        _known_to = module
+
+
+def _controller(module: ModuleType) -> type:
+    """Return the class by which threadpoolctl asks and limits."""
+    base: type = module.LibController
+
+    class JoineryController(base):  # type: ignore[valid-type, misc]
+        """The thread pools of joinery in this process."""
+
+        user_api = "joinery"
+        internal_api = "joinery"
+        filename_prefixes = (_LOADED,)
+
+        def get_num_threads(self) -> int:
+            """Return how many threads a call may use: the limit, or those of the widest pool."""
+            widest, limit = threads.widest_pool(), threads.thread_limit()
+            return widest if limit is None else min(widest, limit)
+
+        def set_num_threads(self, num_threads: int) -> None:
+            """Limit calls to a number of threads; there is no limit for as many as they use without one."""
+            threads.limit_threads(None if num_threads >= threads.widest_pool() else max(1, num_threads))
+
+        def get_version(self) -> str:
+            """Return joinery's version."""
+            return str(sys.modules[__name__.removesuffix(".runtime.host.threadpools")].__version__)
+
+        def set_additional_attributes(self) -> None:
+            """Say where joinery is, in the place of the library by which it was found."""
+            self.prefix, self.filepath = "joinery", str(Path(__file__).resolve().parents[2])
+
+    return JoineryController

@@ -1,0 +1,144 @@
+"""`limit_threads`, and threadpoolctl through it: models that are there already use fewer threads, with the same results."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.runtime.host import threads
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the pool is for Linux")
+
+WIDE = 4
+
+
+@pytest.fixture
+def unlimited() -> Iterator[None]:
+    yield
+    threads.limit_threads(None)
+
+
+def programs_by_thread(count: int = 64, pool_threads: int = WIDE) -> set[int]:
+    """The numbers of the workers that programs of a launch have run on, each of which takes a while."""
+    kernel = jn.kernel.from_ttir(
+        """
+module {
+  tt.func @who(%out: !tt.ptr<i32>, %n: i32) {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %one = arith.constant 1.0 : f32
+    %step = arith.constant 1.0000001 : f32
+    %pid = tt.get_program_id x : i32
+    %id = tt.elementwise_inline_asm "mov.u32 $0, %smid;" {constraints = "=r", packed_element = 1 : i32, pure = false} -> i32
+    %x = scf.for %i = %c0 to %n step %c1 iter_args(%v = %one) -> (f32) : i32 {
+      %w = arith.divf %v, %step : f32
+      scf.yield %w : f32
+    }
+    %is = arith.cmpf olt, %x, %one : f32
+    %kept = arith.select %is, %id, %id : i32
+    %p = tt.addptr %out, %pid : !tt.ptr<i32>, i32
+    tt.store %p, %kept : !tt.ptr<i32>
+    tt.return
+  }
+}
+"""
+    )
+    out = np.full(count, -1, np.int32)
+    kernel.launch(count, out, 200_000, threads=pool_threads)
+    assert (out >= 0).all()
+    return set(out.tolist())
+
+
+def test_a_limit_holds_for_pools_that_are_there(unlimited: None) -> None:
+    assert any(len(programs_by_thread()) > 1 for _ in range(20))
+    with jn.limit_threads(1):
+        assert all(programs_by_thread() == {0} for _ in range(5))
+        with jn.limit_threads(2):
+            assert all(programs_by_thread() <= {0, 1} for _ in range(5))
+        assert threads.thread_limit() == 1
+        assert programs_by_thread(pool_threads=6) == {0}, "a pool that was not there"
+    assert threads.thread_limit() is None
+    assert any(programs_by_thread() - {0, 1} for _ in range(40))
+
+
+def test_results_do_not_depend_on_it(unlimited: None) -> None:
+    rng = np.random.default_rng(0)
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, ("n", 256), "x")])
+    graph.output(jn.softmax(graph.inputs[0] @ graph.constant(rng.standard_normal((256, 300)).astype(np.float32))))
+    model = jn.compile(graph, device="cpu", threads=3)
+    x = rng.standard_normal((500, 256)).astype(np.float32)
+    expected = model(x)
+    for limit in (1, 2, 3, 1024):
+        with jn.limit_threads(limit):
+            np.testing.assert_array_equal(model(x), expected)
+    assert model.threads == 3
+
+
+def test_a_limit_may_change_while_calls_run(unlimited: None) -> None:
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, ("n",), "x")])
+    graph.output(jn.exp(graph.inputs[0]))
+    model = jn.compile(graph, device="cpu", threads=WIDE)
+    x = np.linspace(0, 1, 1 << 20, dtype=np.float32)
+    expected, wrong, stop = model(x), [], threading.Event()
+
+    def call() -> None:
+        while not stop.is_set():
+            if not np.array_equal(model(x), expected):
+                wrong.append(1)
+
+    callers = [threading.Thread(target=call) for _ in range(2)]
+    for each in callers:
+        each.start()
+    for number in range(300):
+        jn.limit_threads((None, 1, 2, 3)[number % 4])
+    stop.set()
+    for each in callers:
+        each.join(60)
+    assert not wrong
+    assert not any(each.is_alive() for each in callers)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1025, 2.0, True, "2"])
+def test_limits_that_are_none(wrong: object) -> None:
+    with pytest.raises(jn.UserError, match="threads must be an int from 1 to 1024"):
+        jn.limit_threads(wrong)  # type: ignore[arg-type]
+    assert threads.thread_limit() is None
+
+
+def test_threadpoolctl_finds_and_limits_joinery() -> None:
+    pytest.importorskip("threadpoolctl")
+    program = """
+        import joinery as jn, numpy as np
+        before = jn.Graph("g", [jn.TensorType(jn.float32, (4,), "x")])
+        before.output(before.inputs[0] + 1)
+        first = jn.compile(before, device="cpu", threads=3)
+        import threadpoolctl
+        from joinery.runtime.host import threads
+        second = jn.compile(before, device="cpu", threads=5)
+        def found():
+            return [each for each in threadpoolctl.threadpool_info() if each["user_api"] == "joinery"]
+        (own,) = found()
+        assert own["internal_api"] == own["prefix"] == "joinery" and own["num_threads"] >= 5, own
+        assert own["version"] == jn.__version__ and own["filepath"] in jn.__file__, own
+        with threadpoolctl.threadpool_limits(limits=2):
+            assert threads.thread_limit() == 2 and found()[0]["num_threads"] == 2
+            with threadpoolctl.threadpool_limits(limits={"joinery": 1}):
+                assert threads.thread_limit() == 1
+            assert threads.thread_limit() == 2
+            with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
+                assert threads.thread_limit() == 2
+        assert threads.thread_limit() is None
+        third = jn.compile(before, device="cpu", threads=5)
+        assert len(found()) == 1
+        print("found")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.stdout == "found\n", done.stderr
