@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from pathlib import Path
 from types import ModuleType
 
 from . import threads
@@ -28,11 +27,15 @@ def register() -> None:
         _known_to = module
 
 
+def _package() -> ModuleType:
+    return sys.modules[__name__.removesuffix(".runtime.host.threadpools")]
+
+
 def _controller(module: ModuleType) -> type:
     """Return the class by which threadpoolctl asks and limits."""
     base: type = module.LibController
 
-    class JoineryController(base):  # type: ignore[valid-type, misc]
+    class JoineryController(base):  # type: ignore[misc]
         """The thread pools of joinery in this process."""
 
         user_api = "joinery"
@@ -50,10 +53,10 @@ def _controller(module: ModuleType) -> type:
 
         def get_version(self) -> str:
             """Return joinery's version."""
-            return str(sys.modules[__name__.removesuffix(".runtime.host.threadpools")].__version__)
+            return str(_package().__version__)
 
         def set_additional_attributes(self) -> None:
             """Say where joinery is, in the place of the library by which it was found."""
-            self.prefix, self.filepath = "joinery", str(Path(__file__).resolve().parents[2])
+            self.prefix, self.filepath = "joinery", str(_package().__path__[0])
 
     return JoineryController

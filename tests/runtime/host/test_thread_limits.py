@@ -29,7 +29,7 @@ def programs_by_thread(count: int = 64, pool_threads: int = WIDE) -> set[int]:
     kernel = jn.kernel.from_ttir(
         """
 module {
-  tt.func @who(%out: !tt.ptr<i32>, %n: i32) {
+  tt.func @who(%out: !tt.ptr<i32>, %quotients: !tt.ptr<f32>, %n: i32) {
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32
     %one = arith.constant 1.0 : f32
@@ -40,17 +40,17 @@ module {
       %w = arith.divf %v, %step : f32
       scf.yield %w : f32
     }
-    %is = arith.cmpf olt, %x, %one : f32
-    %kept = arith.select %is, %id, %id : i32
     %p = tt.addptr %out, %pid : !tt.ptr<i32>, i32
-    tt.store %p, %kept : !tt.ptr<i32>
+    %q = tt.addptr %quotients, %pid : !tt.ptr<f32>, i32
+    tt.store %p, %id : !tt.ptr<i32>
+    tt.store %q, %x : !tt.ptr<f32>
     tt.return
   }
 }
 """
     )
     out = np.full(count, -1, np.int32)
-    kernel.launch(count, out, 200_000, threads=pool_threads)
+    kernel.launch(count, out, np.empty(count, np.float32), 100_000, threads=pool_threads)
     assert (out >= 0).all()
     return set(out.tolist())
 
@@ -58,9 +58,9 @@ module {
 def test_a_limit_holds_for_pools_that_are_there(unlimited: None) -> None:
     assert any(len(programs_by_thread()) > 1 for _ in range(20))
     with jn.limit_threads(1):
-        assert all(programs_by_thread() == {0} for _ in range(5))
+        assert all(programs_by_thread() == {0} for _ in range(3))
         with jn.limit_threads(2):
-            assert all(programs_by_thread() <= {0, 1} for _ in range(5))
+            assert all(programs_by_thread() <= {0, 1} for _ in range(3))
         assert threads.thread_limit() == 1
         assert programs_by_thread(pool_threads=6) == {0}, "a pool that was not there"
     assert threads.thread_limit() is None
@@ -125,7 +125,7 @@ def test_threadpoolctl_finds_and_limits_joinery() -> None:
             return [each for each in threadpoolctl.threadpool_info() if each["user_api"] == "joinery"]
         (own,) = found()
         assert own["internal_api"] == own["prefix"] == "joinery" and own["num_threads"] >= 5, own
-        assert own["version"] == jn.__version__ and own["filepath"] in jn.__file__, own
+        assert own["version"] == jn.__version__ and own["filepath"] == jn.__path__[0], own
         with threadpoolctl.threadpool_limits(limits=2):
             assert threads.thread_limit() == 2 and found()[0]["num_threads"] == 2
             with threadpoolctl.threadpool_limits(limits={"joinery": 1}):
