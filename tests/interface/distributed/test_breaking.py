@@ -129,10 +129,10 @@ from joinery.interface.cli.main import main as command
 
 def kill(cluster, seed, output, stopped, killed):
     chance = random.Random(seed)
-    lines = Path(f"{{output}}.partial/blocks.jsonl")
-    while not stopped.is_set() and not (lines.exists() and lines.stat().st_size):
+    data = Path(f"{{output}}.partial")
+    while not stopped.is_set() and not any(data.glob("data-*/y/c/*/*")):
         time.sleep(0.01)
-    while not stopped.wait(chance.uniform(0, 0.6)) and len(killed) < 3:
+    while not stopped.wait(chance.uniform(0, 0.3 if not killed else 0.6)) and len(killed) < 3:
         pid = chance.choice(list(cluster.workers.values())).pid
         if pid:
             os.kill(pid, signal.SIGKILL)
