@@ -2,11 +2,11 @@
 
     python benchmarks/thread_scaling.py out/models/resnet50.onnx [--dim batch=8] [--kernels 5] [--output FILE.json]
 
-Each launch of a model is measured on one thread (`Model.profile`, the fastest of many calls). Its programs are dealt out in the
-chunks of the driver (`lowering/llvm/host/driver_launches.py`), to as many workers as there are chunks, each of which comes a
-little later than the one before; launches follow each other. This has the work that is not divided, the unevenness of the last chunks
-and the hand-over in it, and neither a limit of shared memory nor clocks that fall when all cores compute: it says what the
-schedule allows, no more. Two threads are measured as well, if the machine has them, which shows how far the simulation is right.
+Each launch of a model is measured on one thread (`Model.profile`, the fastest of many calls). Its programs are dealt out in
+the chunks of the driver (`lowering/llvm/host/driver_launches.py`), to as many workers as there are chunks, each of which
+comes a little later than the one before; launches follow each other. This has the work that is not divided, the unevenness of
+the last chunks and the hand-over in it, and neither a limit of shared memory nor clocks that fall when all cores compute: it
+says what the schedule allows, no more. Two threads are measured as well, which shows how far the simulation is right.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ from typing import Any
 
 import joinery as jn
 import numpy as np
-from joinery.lowering.llvm.host.driver_launches import BYTES_PER_NS, CHUNK_NS, INLINE_NS, MAX_CHUNKS, OPERATIONS_PER_NS
+from joinery.lowering.llvm.host.driver_launches import (
+    BYTES_PER_NS,
+    CHUNK_NS,
+    INLINE_NS,
+    MAX_CHUNKS,
+    OPERATIONS_PER_NS,
+)
 
 THREADS = (1, 2, 4, 8, 16, 32, 64)
 POST_NS, WAKE_NS, JOIN_NS = 60, 400, 60

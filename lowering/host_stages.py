@@ -54,7 +54,8 @@ class HostBackend:
         plan, limits = laid_out.plan, HostLimits.of(self.target, in_order=options.numerics == "reproducible")
         tiler = Tiler(limits)
         default = [
-            replace(limits.schedule(nest), packed_b=panels.width, together=panels.together) if panels else limits.schedule(nest)
+            replace(limits.schedule(nest, panels.width), packed_b=panels.width, together=panels.together) if panels
+            else limits.schedule(nest)
             for nest, panels in zip(plan.nests, laid_out.packed, strict=True)
         ]
         chosen = chosen_schedules(plan.nests, laid_out.names, default, options)

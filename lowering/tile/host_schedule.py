@@ -83,12 +83,12 @@ class HostLimits:
     def use_descriptors(self) -> bool:
         return False
 
-    def schedule(self, nest: Nest) -> Schedule:
-        """Returns the schedule that the cost model chooses for the nest."""
-        return _default(nest, self)
+    def schedule(self, nest: Nest, panel: int | None = None) -> Schedule:
+        """Returns the schedule that the cost model chooses for the nest. panel: columns of the panels that a product reads."""
+        return _default(nest, self, panel)
 
 
-def _default(nest: Nest, limits: HostLimits) -> Schedule:
+def _default(nest: Nest, limits: HostLimits, panel: int | None) -> Schedule:
     template = nest.template
     match template:
         case "map":
@@ -98,7 +98,7 @@ def _default(nest: Nest, limits: HostLimits) -> Schedule:
         case "ordered":
             blocks = ordered_blocks(nest, LANES, 2 * limits.threads, is_cut=_is_mostly_copied)
         case "contract":
-            blocks = _contract_blocks(nest, limits)
+            blocks = _contract_blocks(nest, limits, panel)
         case _:
             blocks = _attention_blocks(nest)
     traffic = bytes_read(nest) + bytes_written(nest)
@@ -272,14 +272,14 @@ def _column_blocks(
     return ((chunk_axis, chunk), (inner, columns))
 
 
-def _contract_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
+def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple[tuple[int, int], ...]:
     first = products(nest)[0]
     blocks = {}
     if first.m is not None:
         most = TILES if spaces_of(nest.body[first.number]) else _product_rows(nest, first, limits)
         blocks[first.m] = capped(rows_extent(nest, first), most)
     if first.n is not None:
-        blocks[first.n] = capped(nest.axes[first.n].extent, _product_columns(nest, first, limits))
+        blocks[first.n] = panel or capped(nest.axes[first.n].extent, _product_columns(nest, first, limits))
     for product in products(nest):
         blocks[product.k] = capped(nest.axes[product.k].extent, PRODUCT_DEPTH * 4 // _operand_bytes(nest, product, limits))
     return tuple(blocks.items())

@@ -159,7 +159,7 @@ CONVOLUTION = "contract_matmul_relu_1"
         (f"[{CONVOLUTION}]\nwarps = 3", "3 warps; fix"),
         (f"[{CONVOLUTION}]\nalgorithm = \"fft\"", '"plain" or "winograd"'),
         ("[map_pad_0]\nalgorithm = \"winograd\"", "cannot be computed as 'winograd'; fix: leave it out"),
-        ("[contract_matmul_add_2]\nblocks = {m = 64, n = 32, k = 32}", "columns"),
+        ("[contract_matmul_add_2]\nblocks = {m = 64, n = 64, k = 32}", "columns"),
         ("contract_matmul_2 = 3", "is no table"),
         ("[contract", "no TOML"),
         ("a" + ".a" * 200000 + " = 1", "a line of 400005 characters; fix: at most 4096"),
