@@ -23,7 +23,7 @@ from ..graph.text.printing import stored_text
 from ..lowering.artifact import CompiledGraph, TensorSpec
 from ..lowering.block_texts import BlockTexts
 from ..lowering.choices.model_schedule import EMPTY, ModelSchedule, ScheduleError, checked_schedule
-from ..lowering.choices.options import Options
+from ..lowering.choices.options import FEW_THREADS, Options, planned_threads
 from ..lowering.gc_paused import gc_paused, loading_modules
 from ..lowering.graph_passes.coded_weights import with_coded_weights
 from ..lowering.graph_passes.constants import fold_codes
@@ -36,7 +36,7 @@ from ..promotion.dtype import DType
 from ..promotion.errors import InternalError, UnsupportedError, UserError
 from ..promotion.float_modes import default_modes
 from ..runtime.host.memory import address
-from ..runtime.host.threads import resolve_threads
+from ..runtime.host.threads import MAX_THREADS, resolve_threads
 from ..runtime.model.model import Archive
 from ..runtime.native.library import preload_native_library
 from ..runtime.storage import artifact_file
@@ -101,7 +101,8 @@ def compile(  # noqa: A001 - the public name
         )
     if not graph.finished:
         raise UserError(f"compile: graph {graph.name!r} has no outputs yet; fix: call graph.output(…) first")
-    options = Options(checked_numerics(numerics, "compile"), debug, checked_schedule(schedule, "compile"))
+    planned = planned_threads(resolve_threads(threads))
+    options = Options(checked_numerics(numerics, "compile"), debug, checked_schedule(schedule, "compile"), planned)
     if needs_host(graph):
         if tune is not None:
             raise UnsupportedError(f"compile: graph {graph.name!r} has operations that run on the host; fix: leave tune= out")
@@ -260,7 +261,7 @@ def _compiled(
     store: CompileCache | None,
     labels: Mapping[int, str],
 ) -> CompiledGraph:
-    key = compile_key(graph, target, options.numerics, options.debug, str(options.schedule))
+    key = compile_key(graph, target, options.numerics, options.debug, str(options.schedule), options.threads)
 
     texts = _texts(lambda: graph, target, replace(options, debug=False))
     found = store.get(key) if store is not None else None
@@ -342,12 +343,13 @@ def save(
     """
     if not isinstance(graph, Graph) or not graph.finished:
         raise UserError("save: expected a graph with outputs; fix: call graph.output(…) first, and pass the graph")
-    options = Options(checked_numerics(numerics, "save"))
+    options = Options(checked_numerics(numerics, "save"), threads=planned_threads(resolve_threads(None)))
     resolved = devices.named_targets(targets)
     if needs_host(graph):
         compile(graph, "cpu" if list(targets) == ["cpu"] else "ptxsim", numerics=numerics, cache=cache).save(path)
     else:
-        _assembled(graph, [(target, options) for target in resolved], {"numerics": numerics}, cache).write(path)
+        metadata = {name: value for target in resolved for name, value in metadata_of(options, target).items()}
+        _assembled(graph, [(target, options) for target in resolved], metadata, cache).write(path)
 
 
 def save_for(assembled: artifact_file.Assembled, path: str | os.PathLike[str], targets: Sequence[str]) -> None:
@@ -441,9 +443,11 @@ def code_of_file(
     """
     graph, plain = _read(opened, _limits(budget, trusted))
     if needs_host(graph):
-        return _staged(graph, device, target, threads, options_of(opened, resolved), cache, opened.manifest.digest)
+        options = options_of(opened, resolved, resolve_threads(threads))
+        return _staged(graph, device, target, threads, options, cache, opened.manifest.digest)
     if opened.compiled is None or budget is not None:  # the code in a file has no checks of a budget
-        compiled = _compiled(graph, resolved, _fitting(opened, graph, resolved), cache, store, constant_labels(graph))
+        options = _fitting(opened, graph, resolved, resolve_threads(threads))
+        compiled = _compiled(graph, resolved, options, cache, store, constant_labels(graph))
     else:
         compiled = opened.compiled
         _check_code(opened.source, graph, compiled)
@@ -454,29 +458,31 @@ def code_of_file(
 
 def archive_of_file(
     opened: artifact_file.Artifact, code: CompiledGraph, resolved: devices.Target, cache: CacheOption,
-    store: CompileCache | None, is_limited: bool,
+    store: CompileCache | None, is_limited: bool, threads: int,
 ) -> Archive:
     """Return what is saved of a model that was opened: code without checks of a budget, and what the file has.
 
-    Code for other targets stays, if the file was trusted.
+    Code for other targets stays, if the file was trusted. threads: those of a call of the model.
     """
-    metadata = {**(opened.manifest.metadata if opened.code else {}), **metadata_of(options_of(opened, resolved), resolved)}
+    kept = code is opened.compiled and not is_limited
+    options = options_of(opened, resolved, None if kept else threads)
+    metadata = {**(opened.manifest.metadata if opened.code else {}), **metadata_of(options, resolved)}
     weights = [
         StoredWeight(entry.name, entry.dtype, entry.shape, entry.layout, opened.weights[entry.name])
         for entry in opened.manifest.weights
     ]
-    if code is opened.compiled and not is_limited:
+    if kept:
         return opened.code, opened.graph_text, weights, metadata
     if is_limited or any(not spec.weight for spec in code.constants):
         again, _ = _read(opened, None)
         labels = constant_labels(again)
         if is_limited:
-            code = _compiled(again, resolved, _fitting(opened, again, resolved), cache, store, labels)
+            code = _compiled(again, resolved, _fitting(opened, again, resolved, threads), cache, store, labels)
         stored = {entry.name for entry in opened.manifest.weights}
         digests = {labels[id(array)]: str(array_digest(array).hexdigest()) for array in _arrays(again)}
         code = _named(code, {label: name for label, name in digests.items() if name in stored})
     if isinstance(code.ttir, BlockTexts):  # of code that was compiled here
-        options = _fitting(opened, _read(opened, None)[0], resolved)
+        options = _fitting(opened, _read(opened, None)[0], resolved, threads)
         texts = _texts(lambda: _read(opened, None)[0], resolved, options, locations=False)
         code = replace(code, ttir=texts)
     others = [each for each in opened.code if each.target != code.target]
@@ -484,11 +490,11 @@ def archive_of_file(
 
 
 def tiled_of_file(
-    opened: artifact_file.Artifact, resolved: devices.Target, budget: Budget | None, trusted: bool
+    opened: artifact_file.Artifact, resolved: devices.Target, budget: Budget | None, trusted: bool, threads: int | None
 ) -> Tiled:
-    """Return the block programs of a file's graph and their launches."""
+    """Return the block programs of a file's graph and their launches. threads: as for `options_of`."""
     graph = _read(opened, _limits(budget, trusted))[0]
-    return _tiled(graph, resolved, _fitting(opened, graph, resolved))
+    return _tiled(graph, resolved, _fitting(opened, graph, resolved, threads))
 
 
 def _read(opened: artifact_file.Artifact, budget: Budget | None) -> tuple[Graph, dict[str, Array]]:
@@ -503,20 +509,38 @@ def _read(opened: artifact_file.Artifact, budget: Budget | None) -> tuple[Graph,
 def metadata_of(options: Options, target: devices.Target) -> dict[str, str]:
     """Return what a file says of the options that its model is compiled with for a target."""
     found = {"numerics": options.numerics}
-    return {**found, _schedule_key(target): str(options.schedule)} if options.schedule.kernels else found
+    if options.schedule.kernels:
+        found[_schedule_key(target)] = str(options.schedule)
+    if isinstance(target, HostTarget) and options.threads != FEW_THREADS:
+        found[_THREADS_KEY] = str(options.threads)
+    return found
 
 
-def options_of(opened: artifact_file.Artifact, target: devices.Target) -> Options:
-    """Return the options that a file's model is compiled with for a target. Raises `UserError` for others than there are."""
+_THREADS_KEY = "cpu_threads"
+
+
+def options_of(opened: artifact_file.Artifact, target: devices.Target, threads: int | None = None) -> Options:
+    """Return the options that a file's model is compiled with for a target.
+
+    threads: those of calls that code is made for here; None for code that the file has, which it says the number of. Raises
+    `UserError` for others than there are.
+    """
     metadata = opened.manifest.metadata
     numerics = checked_numerics(metadata.get("numerics", "strict"), f"artifact {opened.source}")
-    return Options(numerics, schedule=ModelSchedule.from_text(metadata.get(_schedule_key(target), "")))
+    written = metadata.get(_THREADS_KEY, str(FEW_THREADS))
+    if not written.isdecimal() or len(written) > 4 or not 1 <= int(written) <= MAX_THREADS:
+        raise UserError(f"artifact {opened.source}: {_THREADS_KEY} is {written!r:.60}; fix: save it anew")
+    planned = planned_threads(int(written) if threads is None else threads)
+    schedule = ModelSchedule.from_text(metadata.get(_schedule_key(target), ""))
+    return Options(numerics, schedule=schedule, threads=planned)
 
 
-def _fitting(opened: artifact_file.Artifact, graph: Graph, target: devices.Target) -> Options:
+def _fitting(
+    opened: artifact_file.Artifact, graph: Graph, target: devices.Target, threads: int | None = None
+) -> Options:
     """Return the options of a file, without a schedule that does not fit its graph: kernels of another version have other
-    names. A warning says so."""
-    options = options_of(opened, target)
+    names. A warning says so. threads: as for `options_of`."""
+    options = options_of(opened, target, threads)
     if options.schedule.kernels:
         try:
             _tiled(graph, target, options)

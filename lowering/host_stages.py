@@ -48,10 +48,10 @@ class HostBackend:
             said = kernels[name].algorithm if name in kernels else None
             return "plain" if options.numerics == "reproducible" else said
 
-        return LaidOut(scheduled.expanded, *store_in_panels(scheduled.plan, algorithm))
+        return LaidOut(scheduled.expanded, *store_in_panels(scheduled.plan, algorithm, options.threads))
 
     def tile(self, laid_out: LaidOut, options: Options) -> Tiled:
-        plan, limits = laid_out.plan, HostLimits.of(self.target, in_order=options.numerics == "reproducible")
+        plan, limits = laid_out.plan, HostLimits.of(self.target, options.threads, options.numerics == "reproducible")
         tiler = Tiler(limits)
         default = [
             replace(limits.schedule(nest, panels.width), packed_b=panels.width, together=panels.together) if panels

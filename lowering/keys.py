@@ -17,6 +17,7 @@ from ..graph.graph import Graph
 from ..graph.ops.control import regions_of
 from ..graph.text.printing import INLINE_BYTES, attributes_text, shape_list
 from ..promotion.arrays import Array
+from .choices.options import FEW_THREADS
 from .llvm.compile import llvm_version
 from .llvm.nvptx.targets import GpuTarget
 from .target import HostTarget
@@ -88,16 +89,19 @@ def lines_text(graph: Graph) -> str:
 
 
 def compile_key(
-    graph: Graph, target: HostTarget | GpuTarget, numerics: str = "strict", debug: bool = False, schedule: str = ""
+    graph: Graph, target: HostTarget | GpuTarget, numerics: str = "strict", debug: bool = False, schedule: str = "",
+    threads: int = FEW_THREADS,
 ) -> str:
-    """Returns the SHA-256 of the graph's structure and rule set, the target, `numerics`, `schedule`, LLVM's version and
-    joinery's sources.
+    """Returns the SHA-256 of the graph's structure and rule set, the target, `numerics`, `schedule`, the threads that programs
+    on CPUs are planned for, LLVM's version and joinery's sources.
 
     debug: digest also the lines at which the graph was built; code without line tables does not depend on
     them.
     """
     digest = hashlib.sha256()
     parts = [structure_text(graph), graph.rules.hash, target.key, numerics, schedule, llvm_version(), source_fingerprint()]
+    if isinstance(target, HostTarget):
+        parts.append(str(threads))
     for part in [*parts, lines_text(graph)] if debug else parts:
         digest.update(part.encode())
         digest.update(b"\0")

@@ -15,6 +15,7 @@ from ...lowering.gc_paused import loading_modules
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from ...promotion.errors import UserError
+from ...runtime.host.threads import resolve_threads
 from ...runtime.model.model import Archive
 from ...runtime.native.library import native_library
 from ...runtime.storage import artifact_file
@@ -90,12 +91,13 @@ def load(
     def archive() -> Archive:
         from ..compiling import archive_of_file
 
-        return archive_of_file(opened, compiled, resolved, cache, store, is_limited)
+        return archive_of_file(opened, compiled, resolved, cache, store, is_limited, resolve_threads(threads))
 
     def tiled() -> Tiled:
         from ..compiling import tiled_of_file
 
-        return tiled_of_file(opened, resolved, budget, trusted)
+        own = compiled is opened.compiled
+        return tiled_of_file(opened, resolved, budget, trusted, None if own else resolve_threads(threads))
 
     def saving(assembled: artifact_file.Assembled, path: str | PathLike[str], targets: Sequence[str]) -> None:
         from ..compiling import save_for

@@ -17,6 +17,7 @@ from dataclasses import replace
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import bool_, float32, int8, int32, int64
 from ..choices.kernel_schedules import kernel_names
+from ..choices.options import FEW_THREADS
 from ..control.steps import with_constants
 from ..nest import Affine, Axis, Buffer, Nest, Store, Value
 from ..schedule.plan import Plan, with_nests
@@ -85,9 +86,9 @@ class RightOperand:
         return f"panels:{self.panel}{turned}"
 
 
-def right_operand(nest: Nest) -> RightOperand | None:
+def right_operand(nest: Nest, few: int = FEW_PROGRAMS) -> RightOperand | None:
     """Returns the right operand if it may be stored in panels: a dense matrix of known size that only the
-    contraction reads. None otherwise."""
+    contraction reads. None otherwise. few: below so many programs its panels are narrow."""
     found = products(nest)
     if len(found) != 1:
         return None
@@ -114,7 +115,7 @@ def right_operand(nest: Nest) -> RightOperand | None:
     shape = load.attrs["buffer"].shape
     while len(shape) > 2 and shape[0] == 1:  # filters of one tap
         shape = shape[1:]
-    panel = capped(n, PANEL) if quads else _panel(nest, product, n)
+    panel = capped(n, PANEL) if quads else _panel(nest, product, n, few)
     if shape == (k, n) and strides == (n, 1):
         return RightOperand(position, k, n, False, segment, quads, panel)
     if shape == (n, k) and strides == (1, k):
@@ -122,7 +123,7 @@ def right_operand(nest: Nest) -> RightOperand | None:
     return None
 
 
-def _panel(nest: Nest, product: Product, columns: int) -> int:
+def _panel(nest: Nest, product: Product, columns: int, few: int) -> int:
     """Returns the columns of a panel for a product of floats."""
     rows = rows_extent(nest, product)
     if not isinstance(rows, int) or rows < MIN_NARROW_ROWS or nest.body[product.number].dtype is not float32:
@@ -133,7 +134,7 @@ def _panel(nest: Nest, product: Product, columns: int) -> int:
             if not isinstance(each.extent, int):
                 return PANEL
             programs *= each.extent
-    return NARROW_PANEL if programs < FEW_PROGRAMS else PANEL
+    return NARROW_PANEL if programs < few else PANEL
 
 
 def _pays(nest: Nest, operand: RightOperand) -> bool:
@@ -195,12 +196,13 @@ def _packing_nest(source: Buffer, operand: RightOperand, target: Buffer, reader:
 
 
 def store_in_panels(
-    plan: Plan, algorithm: Callable[[str], str | None] = lambda name: "plain"
+    plan: Plan, algorithm: Callable[[str], str | None] = lambda name: "plain", threads: int = FEW_THREADS
 ) -> tuple[Plan, tuple[ConstantLayout, ...], tuple[InPanels | None, ...], tuple[str, ...]]:
     """Stores right operands in panels: constants directly, large runtime operands by a kernel of their own
     that copies them.
 
     algorithm: how to compute the convolution of a kernel, "plain", "winograd" (`winograd.py`), or None for the faster one.
+    threads: how many there are programs for.
     Returns the plan, the layouts of its constant buffers, how each nest reads panels, if it does, and the names of the kernels.
     """
     if not plan.steps:
@@ -218,7 +220,7 @@ def store_in_panels(
         return constants[index[key]]
 
     nests: list[Nest] = []
-    names, widths = kernel_names(plan.nests), _widths(plan.nests)
+    names, widths = kernel_names(plan.nests), _widths(plan.nests, threads)
     for name, nest in zip(names, plan.nests, strict=True):
         wanted = algorithm(name)
         convolution = None if wanted == "plain" else convolution_of(nest)
@@ -247,11 +249,11 @@ def store_in_panels(
     return packed, tuple(layouts), tuple([_panels_of(nest, layouts) for nest in nests]), names
 
 
-def _widths(nests: Sequence[Nest]) -> dict[int, int]:
+def _widths(nests: Sequence[Nest], threads: int) -> dict[int, int]:
     """Returns the columns of a panel for each constant, by its symbol: one layout for all nests that read it."""
     found: dict[int, int] = {}
     for nest in nests:
-        operand = right_operand(nest)
+        operand = right_operand(nest, max(FEW_PROGRAMS, 2 * threads))
         if operand is not None:
             symbol = nest.body[operand.position].attrs["buffer"].symbol
             found[symbol] = max(operand.panel, found.get(symbol, 0))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ...promotion.dataclass import dataclass
+from ..choices.options import FEW_THREADS
 from ..nest import Extent, Nest
 from ..schedule.traffic import bytes_read, bytes_written
 from ..target import CACHE_LINE, HostTarget
@@ -49,8 +50,8 @@ SCORE_BLOCK = 128
 PRODUCT_COLUMNS, PRODUCT_DEPTH = 64, 512
 ROW_COLUMNS = 1024
 """Columns of a block of a product with one row."""
-LARGE_PRODUCT_ROWS, SMALL_PRODUCT_ROWS = (256, 128), 64
-TILES = 32
+LARGE_PRODUCT_ROWS, SMALL_PRODUCT_ROWS, MIN_PRODUCT_ROWS = (256, 128), 64, 32
+TILES, MIN_TILES = 32, 8
 """Tiles of a convolution in tiles: their sixteen sums and a panel of filters share the second-level cache."""
 SHALLOW = 64
 """Steps of k of one product up to which a low block of rows pays where the second operand is computed."""
@@ -70,11 +71,11 @@ class HostLimits:
     l1_bytes: int = 32 << 10
     l2_bytes: int = 1 << 20
     l3_bytes: int = 32 << 20
-    threads: int = 2
+    threads: int = FEW_THREADS
     pairs: bool = False
 
     @staticmethod
-    def of(target: HostTarget, threads: int = 2, in_order: bool = False) -> HostLimits:
+    def of(target: HostTarget, threads: int = FEW_THREADS, in_order: bool = False) -> HostLimits:
         """Returns the limits of a target. in_order: whether products are chains, which are not multiplied in pairs."""
         pairs = target.multiplies_pairs and not in_order
         return HostLimits(target.vector_bytes, target.l1_bytes, target.l2_bytes, target.l3_bytes, threads, pairs)
@@ -100,7 +101,7 @@ def _default(nest: Nest, limits: HostLimits, panel: int | None) -> Schedule:
         case "contract":
             blocks = _contract_blocks(nest, limits, panel)
         case _:
-            blocks = _attention_blocks(nest)
+            blocks = _attention_blocks(nest, limits)
     traffic = bytes_read(nest) + bytes_written(nest)
     apart = template == "map" and _transposed_copy(nest) is not None
     least = _least_streaming(limits) if apart else limits.l3_bytes
@@ -276,7 +277,7 @@ def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple
     first = products(nest)[0]
     blocks = {}
     if first.m is not None:
-        most = TILES if spaces_of(nest.body[first.number]) else _product_rows(nest, first, limits)
+        most = (_tiles if spaces_of(nest.body[first.number]) else _product_rows)(nest, first, limits)
         blocks[first.m] = capped(rows_extent(nest, first), most)
     if first.n is not None:
         blocks[first.n] = panel or capped(nest.axes[first.n].extent, _product_columns(nest, first, limits))
@@ -311,18 +312,34 @@ def _product_rows(nest: Nest, product: Product, limits: HostLimits) -> int:
     """Returns the rows of a product's block: the more share a panel of the second operand the better, as long
     as every thread gets several programs. If the number of rows is known only at launch, the panels alone
     must be enough programs."""
-    programs = 1
-    for axis in range(len(nest.axes)):
-        extent = nest.axes[axis].extent
-        if axis not in (*product.rows, product.k, *product.outer) and type(extent) is int:
-            programs *= -(-extent // PRODUCT_COLUMNS) if axis == product.n else extent
-    extent = rows_extent(nest, product)
     if product.outer and _is_decoded(nest, product):
         return SMALL_PRODUCT_ROWS
     for rows in LARGE_PRODUCT_ROWS:
-        if programs * (-(-extent // rows) if type(extent) is int else 1) >= PROGRAMS_PER_THREAD * limits.threads:
+        if _programs(nest, product, rows) >= PROGRAMS_PER_THREAD * limits.threads:
             return rows
-    return SMALL_PRODUCT_ROWS
+    known = type(rows_extent(nest, product)) is int
+    is_scarce = limits.threads > FEW_THREADS and known and _programs(nest, product, SMALL_PRODUCT_ROWS) < limits.threads
+    return MIN_PRODUCT_ROWS if is_scarce else SMALL_PRODUCT_ROWS
+
+
+def _tiles(nest: Nest, product: Product, limits: HostLimits) -> int:
+    """Returns the tiles of a program of a convolution in tiles: fewer where many threads would have none."""
+    tiles = TILES
+    if limits.threads > FEW_THREADS and type(rows_extent(nest, product)) is int:
+        while tiles > MIN_TILES and _programs(nest, product, tiles) < limits.threads:
+            tiles //= 2
+    return tiles
+
+
+def _programs(nest: Nest, product: Product, rows: int) -> int:
+    """Returns the programs of a product whose blocks have that many rows, where sizes are known; 1 for others."""
+    extent = rows_extent(nest, product)
+    programs = -(-extent // rows) if type(extent) is int else 1
+    inner = [axis for space in spaces_of(nest.body[product.number]) for axis in (space.inside, space.taps)]
+    for axis, each in enumerate(nest.axes):
+        if axis not in (*product.rows, product.k, *product.outer, *inner) and type(each.extent) is int:
+            programs *= -(-each.extent // PRODUCT_COLUMNS) if axis == product.n else each.extent
+    return programs
 
 
 def _is_decoded(nest: Nest, product: Product) -> bool:
@@ -348,9 +365,16 @@ def _row_group(nest: Nest, blocks: dict[int, int], limits: HostLimits) -> int:
     return max(1, limits.l2_bytes // 2 // (bytes_ * depth * blocks.get(product.m, 1) or 1))
 
 
-def _attention_blocks(nest: Nest) -> tuple[tuple[int, int], ...]:
+def _attention_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     """Chooses square score blocks: the keys of a block are transposed once for all of its rows, and a block
-    stays in the second-level cache. More keys than a block has are a loop with a running softmax."""
+    stays in the second-level cache. More keys than a block has are a loop with a running softmax.
+
+    Many threads get lower blocks where there are few heads."""
     _, values, m = attention_products(nest)
-    rows = capped(nest.axes[m].extent, SCORE_BLOCK)
+    extent = nest.axes[m].extent
+    rows = capped(extent, SCORE_BLOCK)
+    if limits.threads > FEW_THREADS and type(extent) is int:
+        heads = prod([each.extent for axis in values.batch if type((each := nest.axes[axis]).extent) is int])
+        while rows > MIN_PRODUCT_ROWS and heads * -(-extent // rows) < limits.threads:
+            rows //= 2
     return ((m, rows), (values.k, capped(nest.axes[values.k].extent, SCORE_BLOCK)))
