@@ -2,11 +2,12 @@
 
     python benchmarks/thread_scaling.py out/models/resnet50.onnx [--dim batch=8] [--kernels 5] [--output FILE.json]
 
-Each launch of a model is measured on one thread (`Model.profile`, the fastest of many calls). Its programs are dealt out in
-the chunks of the driver (`lowering/llvm/host/driver_launches.py`), to as many workers as there are chunks, each of which
-comes a little later than the one before; launches follow each other. This has the work that is not divided, the unevenness of
-the last chunks and the hand-over in it, and neither a limit of shared memory nor clocks that fall when all cores compute: it
-says what the schedule allows, no more. Two threads are measured as well, which shows how far the simulation is right.
+Code is planned for each number of threads, and each launch of a model is measured on one (`Model.profile`, the fastest of many
+calls). Its programs are dealt out in the chunks of the driver (`lowering/llvm/host/driver_launches.py`), to as many workers as
+there are chunks, each of which comes a little later than the one before; launches follow each other. This has the work that
+is not divided, the unevenness of the last chunks and the hand-over in it, and neither a limit of shared memory nor clocks that
+fall when all cores compute: it says what the schedule allows, no more. Two threads are measured as well, which shows how far
+the simulation is right.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 import joinery as jn
 import numpy as np
+from joinery.lowering.choices.options import planned_threads
 from joinery.lowering.llvm.host.driver_launches import (
     BYTES_PER_NS,
     CHUNK_NS,
@@ -99,10 +101,17 @@ def report(path: Path, dims: Mapping[str, int], repeat: int, shown: int) -> dict
     """Print the simulation of a model in ONNX, and return it."""
     graph = jn.from_onnx(path)
     sizes = {name: dims.get(name, 1) for name in graph.dim_names}
-    one = jn.compile(graph, device="cpu", threads=1)
-    arrays = arrays_for(one, sizes)
-    launches = launches_of(one, arrays, sizes, repeat)
-    times = {threads: sum(each.on(threads) for each in launches) for threads in THREADS}
+    arrays = arrays_for(jn.compile(graph, device="cpu", threads=1), sizes)
+    launches: list[LaunchCost] = []
+    times: dict[int, float] = {}
+    planned = 0
+    for threads in THREADS:
+        if planned_threads(threads) != planned:  # code of its own, whose launches are measured one thread at a time
+            planned = planned_threads(threads)
+            model = jn.compile(graph, device="cpu", threads=threads)
+            with jn.limit_threads(1):
+                launches = launches_of(model, arrays, sizes, repeat)
+        times[threads] = sum(each.on(threads) for each in launches)
     measured = fastest(jn.compile(graph, device="cpu", threads=2), arrays, repeat)
     path_ns = sum(each.on(1 << 20) for each in launches)
     print(f"{path.stem}: {len(launches)} launches, {times[1] / 1e6:.2f} ms on one thread; two threads measured "
