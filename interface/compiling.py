@@ -74,6 +74,7 @@ def compile(  # noqa: A001 - the public name
         target: what code is made for: a GPU, such as "sm_90a", by default what fits the device best, and "sm_80" for
             "ptxsim"; for "cpu" a level of x86-64, "x86-64-v3" (AVX2) or "x86-64-v4" (AVX-512), by default this CPU.
         threads: threads a call may use, the caller included; None uses every core, 1 keeps all work on the calling thread.
+            Beyond 4 the code has more and smaller programs; results have the same bits.
         numerics: "strict": every operation rounds to its dtype as IEEE 754 says, and elementary functions of float32 are
             within 2 ulp. "fast": products may be fused with sums, and elementary functions, quotients and square roots of
             float32 approximated, within the bounds of docs/design/011-numerics.md; results that would be denormal may be 0.

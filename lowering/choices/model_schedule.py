@@ -134,6 +134,8 @@ def checked_schedule(schedule: object, what: str) -> ModelSchedule:
             f"{what}: schedule is {type(schedule).__name__}; fix: a joinery.ModelSchedule, such as model.schedule, or the path "
             "of a file with its text"
         )
+    if isinstance(schedule, str) and "\n" in schedule:
+        raise UserError(f"{what}: schedule is the text of one, not a path; fix: schedule=joinery.ModelSchedule.from_text(text)")
     try:
         with Path(schedule).open(encoding="utf-8") as file:
             text = file.read(MAX_TEXT + 1)

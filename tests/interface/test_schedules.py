@@ -197,3 +197,8 @@ def test_other_values_are_refused(tmp_path: Path) -> None:
     graph.output(jn.nonzero(graph.input(jn.float32, (4,), "x")))
     with pytest.raises(jn.UnsupportedError, match="leave schedule= out"):
         jn.compile(graph, "cpu", schedule=jn.ModelSchedule({"map_0": jn.KernelSchedule()}))
+
+
+def test_a_text_in_the_place_of_a_path_is_told() -> None:
+    with pytest.raises(jn.UserError, match=r"the text of one, not a path; fix: schedule=joinery\.ModelSchedule\.from_text"):
+        compiled(str(unchanged().schedule))
