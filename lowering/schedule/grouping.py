@@ -92,11 +92,12 @@ class Grouping:
         self.parts: dict[int, list[PartStore]] = {}  # group bit -> its stores into concatenations
         self.evaluators: dict[int, int] = {}  # floating symbol -> mask of the map groups made for it
         self.groups: dict[int, Group] = {}  # by bit; absorbed groups are removed
-        self.before: dict[int, int] = {}  # group bit -> mask of the groups it reads from
+        self.before: dict[int, int] = {}  # group bit -> mask of the groups it reads from; absorbed ones lead to their group
         self.direct = [0] * len(symbols)  # mask of the groups whose stores a floating symbol reads
         self.cost = [0] * len(symbols)
         self.depth = [0] * len(symbols)
         self._reducing: dict[tuple[int, tuple[int, ...]], Group] = {}
+        self._absorbed: dict[int, int] = {}  # bit of a group that is part of another one -> bit of that one
         self._next_bit = 1
 
     # -- groups and dependencies --------------------------------------------------------------------------------------
@@ -199,6 +200,7 @@ class Grouping:
                 )
             if symbol.id in self.forced:
                 self._force(symbol)
+        self._forget_absorbed()
 
     def _float(self, symbol: Symbol) -> None:
         """Leaves `symbol` floating; operands that come from groups are stored there."""
@@ -318,26 +320,51 @@ class Grouping:
             for member in source.members:
                 self.group_of[member] = target
             target.absorb(source, pairs)
-            self._rename(bit, target.bit)
+            self._replace(bit, target.bit)
             inside[target.bit].extend(inside.pop(bit))
         remaining = [bit for bit in candidates if bit in inside and bit != target.bit]
         return [target.bit, *remaining]
 
-    def _rename(self, old: int, new: int) -> None:
-        """Replaces group `old` by `new` in every dependency."""
-        merged = self.before.pop(old) | self.before[new]
+    def _replace(self, old: int, new: int) -> None:
+        """Lets group `new` stand for `old`, which it has absorbed.
+
+        Masks keep the bit of `old` until the pass ends: whatever depends on it depends on `new` through `before`. So replacing
+        a group takes no look at all others.
+        """
+        self.before[new] |= self.before[old]
+        self.before[old] = new
         del self.groups[old]
-        self.before[new] = merged
-        for masks in (self.before, self.stored, self.evaluators):
-            for key, mask in masks.items():
-                if mask & old:
-                    masks[key] = mask & ~old | new
-        self.direct = [mask & ~old | new if mask & old else mask for mask in self.direct]
-        for read, group in self._reducing.items():
-            if group.bit == old:
-                self._reducing[read] = self.groups[new]
+        self._absorbed[old] = new
         if old in self.parts:
             self.parts.setdefault(new, []).extend(self.parts.pop(old))
+
+    def _living(self, bit: int) -> int:
+        """Returns the bit of the group that one is part of by now."""
+        while bit in self._absorbed:
+            bit = self._absorbed[bit]
+        return bit
+
+    def _forget_absorbed(self) -> None:
+        """Replaces the bits of groups that were absorbed in all masks."""
+        gone = 0
+        for bit in self._absorbed:
+            del self.before[bit]
+            gone |= bit
+
+        def replaced(mask: int) -> int:
+            dead = mask & gone
+            mask ^= dead
+            while dead:
+                bit = dead & -dead
+                dead ^= bit
+                mask |= self._living(bit)
+            return mask
+
+        if gone:
+            for masks in (self.before, self.stored, self.evaluators):
+                for key, mask in masks.items():
+                    masks[key] = replaced(mask)
+            self.direct = [replaced(mask) for mask in self.direct]
 
     def _group_view(self, symbol: Symbol) -> None:
         operand = symbol.inputs[0]
@@ -384,7 +411,8 @@ class Grouping:
                     self.sealed.add(symbol.id)
                 return
         before = self.require(operand)
-        group = self._reducing.get((operand.id, over))
+        found = self._reducing.get((operand.id, over))
+        group = None if found is None else self.groups[self._living(found.bit)]
         if group is None:
             group = self.new_group("row", before)
             operand_map = own_axes(group, operand.shape)
