@@ -259,9 +259,11 @@ def _column_blocks(
         columns = max(32, min(512, power_of_two(limits.l2_bytes // 2 // (4 * (whole or CHUNK)) + 1) // 2))
     columns = capped(extent, columns)
     if type(extent) is int:
+        others = prod([each for axis in range(len(nest.axes)) if axis not in (*reduced, inner)
+                       and type(each := nest.axes[axis].extent) is int])  # fmt: skip
         while (
             columns > 16
-            and -(-extent // columns) < 2 * limits.threads
+            and others * -(-extent // columns) < 2 * limits.threads
             and extent * (whole or CHUNK) > 1 << 14
         ):
             columns //= 2
