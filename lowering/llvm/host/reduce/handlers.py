@@ -94,7 +94,7 @@ def lower_scan(k: KernelContext, op: Operation) -> None:
         combine, single = _any_region(k, op)
         nodes = scan_in_order(k.nests, [k.node(o) for o in op.operands], axis, combine, reverse, single)
     elif is_straight(op.regions[0]):
-        nodes = scan(k.nests, [k.node(o) for o in op.operands], axis, _combine(k, op), reverse)
+        nodes = scan(k.nests, [k.node(o) for o in op.operands], axis, _combine(k, op), reverse, k.limits(op.results[0]))
     else:
         nodes = scan_by_region(k, op, axis, reverse)
     for result, node in zip(op.results, nodes, strict=True):
