@@ -154,7 +154,7 @@ def _chooses_alike(
 
 
 def _compared(predicate: str, a: int, b: int) -> bool:
-    """Returns whether the relation of a predicate holds; where one is NaN, that of its first letter, ordered or unordered, counts."""
+    """Returns whether the relation of a predicate holds; of NaN, its first letter says so: unordered or ordered."""
     return predicate[0] == "u" if min(a, b) < 0 else _RELATIONS[predicate[-2:]](a, b)
 
 

@@ -19,7 +19,7 @@ from ..scalars import ZERO
 from .combine import Combine
 from .extreme_positions import reduce_positions
 from .flat import reduce_pairs
-from .row_scans import scan_rows
+from .row_scans import RowScan
 
 UNROLLED = 16
 """The longest axis of a reduction across rows that is unrolled."""
@@ -351,9 +351,9 @@ def scan(
 
     A single result is never read beyond the `wanted` bounds.
     """
-    found = scan_rows(nests, operands, axis, combine, reverse, wanted)
-    if found is not None:
-        return [found]
+    rows = RowScan.of(nests, operands, axis, combine, reverse)
+    if rows is not None:
+        return [rows.into_scratch(wanted)]
     ev, f = nests.ev, nests.ev.f
     shape = operands[0].shape
     memories = [ev.scratch(shape, o.elem) for o in operands]

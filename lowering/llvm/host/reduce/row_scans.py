@@ -9,82 +9,128 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from ...elementwise import constant, identity, register_element
+from .....promotion.dataclass import dataclass
+from ....target import CACHE_LINE
+from ...elementwise import constant, identity, memory_size, register_element, to_memory
 from ...ir import Function
 from ...values import V, lanes
-from ..loops.coordinates import Bound, Coordinate, Coordinates, decompose_mask, memory_size_of
+from ..loops.coordinates import (
+    ORIGIN,
+    Bound,
+    Coordinate,
+    Coordinates,
+    decompose_mask,
+    memory_size_of,
+    stride_of,
+)
 from ..loops.loop_nests import LoopNests
 from ..loops.vector_loop import vector_loop
-from ..nodes import Load, Map, Node, Splat, Stored
+from ..nodes import Map, Node, Pointers, Splat, Stored, View, cost
 from ..scalars import is_constant
 from .combine import Combine
 
-_LANE = 16
+_PIECE = 16
 """Bytes of the pieces of a register that instructions shuffle in."""
+_CHEAP = 4
+"""The most instructions of an operand that is computed where it is scanned, in code for each row of a group."""
 
 
-def scan_rows(
-    nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool, wanted: Sequence[Bound]
-) -> Stored | None:
-    """Emits an inclusive scan along the last dimension into scratch, several rows at a time; None where this does not apply.
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What the scan of each row starts from, a block that does not vary along the row, and scratch for what it ends with."""
 
-    The result is never read beyond the `wanted` bounds.
+    start: Node | None = None
+    ends: Stored | None = None
+
+
+_Write = Callable[[Coordinates, V, V | None], None]
+"""Stores a piece of a row at its coordinates; the mask says what of it is within the bounds."""
+
+
+class RowScan:
+    """An inclusive scan along the last dimension, several rows at a time.
+
+    rows: the dimension of which a group of rows is taken; width: elements of a row in a square; lanes: of a register.
     """
-    ev, shape = nests.ev, operands[0].shape
-    elem = operands[0].elem
-    rows = next((d for d in range(len(shape) - 1, -1, -1) if d != axis and shape[d] > 1), None)
-    neutral = None if combine.kind is None or len(operands) != 1 else identity(combine.kind, elem)
-    if neutral is None or rows is None or axis != len(shape) - 1 or elem in ("ptr", "i1"):
-        return None
-    size, n, extent = memory_size_of(register_element(elem)), ev.lanes_for(elem), shape[axis]
-    lines = min(n, shape[rows])
-    fewest = n if elem[0] == "i" else max(2, n // 4)  # vectors of integers are scanned by themselves as fast
-    if size < 4 or n * size < _LANE or extent < 2 or extent & (extent - 1) or lines < fewest:
-        return None
-    nests.materialize_operands(operands)
-    operand, limit = operands[0], _limit(operands[0], axis, wanted)
-    if not isinstance(_inside(operand), (Load, Stored)) and id(operand) not in ev.replacement:
-        within = [bound for bound in wanted if bound.dim != axis or not reverse]
-        operand = nests.materialize(operand, None, within)
-    # powers of two leave no ends of vectors, for which rows are padded
-    memory = ev.scratch(shape, elem, pad=min(extent, ev.target.vector_bytes))
-    first = constant(neutral, elem)
-    _Rows(nests, operand, memory, axis, rows, min(n, extent), n, combine, reverse, first).emit(wanted, limit)
-    return memory
 
-
-def _inside(node: Node) -> Node:
-    """Returns what a selection by a mask of bounds takes within the mask."""
-    if isinstance(node, Map) and node.op == "arith.select" and not decompose_mask(node.operands[0])[1]:
-        return node.operands[1]
-    return node
-
-
-def _limit(node: Node, axis: int, wanted: Sequence[Bound]) -> V | None:
-    """Returns a limit along the axis beyond which a block is one value that nobody reads in the result."""
-    if not isinstance(node, Map) or node.op != "arith.select" or not isinstance(node.operands[2], Splat):
-        return None
-    read = {(bound.dim, bound.limit.operand()) for bound in wanted}
-    bounds = decompose_mask(node.operands[0])[0]
-    return next((b.limit for b in bounds if b.dim == axis and (axis, b.limit.operand()) in read), None)
-
-
-class _Rows:
-    """The nest of one scan. width: elements of a row in a square; lanes: of a register, one for each row."""
-
-    def __init__(self, nests: LoopNests, operand: Node, memory: Stored, axis: int, rows: int, width: int, lanes: int,
-                 combine: Combine, reverse: bool, neutral: V) -> None:  # fmt: skip
+    def __init__(
+        self, nests: LoopNests, operand: Node, axis: int, rows: int, combine: Combine, reverse: bool, neutral: V
+    ) -> None:
         self.nests, self.ev, self.f = nests, nests.ev, nests.ev.f
-        self.operand, self.memory, self.axis, self.rows = operand, memory, axis, rows
-        self.width, self.lanes, self.combine, self.reverse, self.neutral = width, lanes, combine, reverse, neutral
+        self.operand, self.axis, self.rows = operand, axis, rows
+        self.combine, self.reverse, self.neutral = combine, reverse, neutral
+        self.shape, self.elem = operand.shape, operand.elem
+        self.carried = Carried()
+        self.lanes = self.ev.lanes_for(self.elem)
+        self.width = min(self.lanes, self.shape[axis])
 
-    def emit(self, wanted: Sequence[Bound], limit: V | None) -> None:
-        ev, f, s, shape = self.ev, self.f, self.ev.s, self.operand.shape
-        bounds = [] if self.reverse else [bound for bound in wanted if bound.dim == self.axis]
+    @staticmethod
+    def of(nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool) -> RowScan | None:
+        """Returns the scan of blocks by a region; None where rows are not scanned in groups."""
+        operand, extent = operands[0], operands[0].shape[axis]
+        shape, elem = operand.shape, operand.elem
+        rows = next((d for d in range(len(shape) - 1, -1, -1) if d != axis and shape[d] > 1), None)
+        neutral = None if combine.kind is None or len(operands) != 1 else identity(combine.kind, elem)
+        if neutral is None or rows is None or axis != len(shape) - 1 or elem in ("ptr", "i1"):
+            return None
+        size, lanes = memory_size_of(register_element(elem)), nests.ev.lanes_for(elem)
+        fewest = lanes if elem[0] == "i" else max(2, lanes // 4)  # vectors of integers are scanned by themselves as fast
+        if size < 4 or lanes * size < _PIECE or extent < 2 or extent & (extent - 1) or min(lanes, shape[rows]) < fewest:
+            return None
+        return RowScan(nests, operand, axis, rows, combine, reverse, constant(neutral, elem))
+
+    def into_scratch(self, wanted: Sequence[Bound]) -> Stored:
+        """Emits the scan into scratch, which is never read beyond the `wanted` bounds."""
+        # powers of two leave no ends of vectors, for which rows are padded
+        memory = self.ev.scratch(self.shape, self.elem, pad=min(self.shape[-1], self.ev.target.vector_bytes))
+        if self.carried.ends is not None:
+            wanted = [bound for bound in wanted if bound.dim != self.axis]
+        self._emit(wanted, lambda here, piece, mask: self.ev.write_scratch(memory, here, piece))
+        return memory
+
+    def store(self, pointers: Pointers, mask: Node | None, streaming: bool) -> bool:
+        """Emits the scan into the memory that a store writes; returns False, and emits nothing, where that does not apply.
+
+        Some rows may be scanned and written twice: nothing that is written may be read.
+        """
+        ev, f, size = self.ev, self.f, memory_size(pointers.pointee)
+        bounds, rest = decompose_mask(mask)
+        affine = pointers.rest is None and all(ev.is_affine(pointers, d) for d in range(len(self.shape)))
+        if rest or not affine or stride_of(pointers, self.axis) != 1 or pointers.pointee != self.elem:
+            return False
+        neutral = {bound.limit.operand() for bound in self._bounds() if bound.dim == self.axis}
+        cut = {bound.limit.operand() for bound in bounds if bound.dim == self.axis}
+        if self.carried.ends is not None and not cut <= neutral:  # elements beyond the store count
+            return False
+
+        def write(here: Coordinates, piece: V, mask: V | None) -> None:
+            data, pointer = to_memory(f, piece, pointers.pointee), ev.pointer_at(pointers, here, self.axis)
+            if mask is not None:
+                f.masked_store(data, pointer, mask, size)
+                return
+            known = ev.s.multiple(ev.row_pointer(pointers, here, self.axis))
+            past = streaming and self.width * size == CACHE_LINE and known % CACHE_LINE == 0
+            f.store(data, pointer, CACHE_LINE if past else size, nontemporal=past)
+
+        self._emit(bounds, write)
+        return True
+
+    def _emit(self, bounds: Sequence[Bound], write: _Write) -> None:
+        """Emits the nest within the bounds."""
+        ev, f, s = self.ev, self.f, self.ev.s
+        self.nests.materialize_operands([self.operand])
+        inside, beyond = _inside(self.operand), self._bounds()
+        start = self.carried.start
+        if start is not None and not isinstance(source := start.source if isinstance(start, View) else start, (Splat, Stored)):
+            ev.replacement[id(source)] = (source, self.nests.materialize(source), ())
+        if cost(inside) > _CHEAP and id(self.operand) not in ev.replacement:
+            within = [bound for bound in bounds if bound.dim != self.axis or not self.reverse]
+            memory = ev.scratch(self.shape, self.elem, pad=min(self.shape[-1], ev.target.vector_bytes))
+            self.operand = self.nests.materialize(self.operand, memory, within)
         with ExitStack() as stack:
-            others = self.nests.outer(stack, shape, (self.rows, self.axis), wanted, [self.operand])
-            count, implied = ev.extent(shape[self.rows], wanted, self.rows)
-            lines = min(self.lanes, shape[self.rows])
+            others = self.nests.outer(stack, self.shape, (self.rows, self.axis), bounds, [self.operand])
+            count, implied = ev.extent(self.shape[self.rows], bounds, self.rows)
+            lines = min(self.lanes, self.shape[self.rows])
             if is_constant(count):
                 lines = min(lines, count.number)
             loop = ev.open_loop(implied)
@@ -92,61 +138,100 @@ class _Rows:
             def at(row: Coordinate, column: Coordinate) -> Coordinates:
                 return tuple([row if d == self.rows else column if d == self.axis else c for d, c in enumerate(others)])
 
-            def group(start: V) -> None:
-                rows = [Coordinate(start, min(row, lines - 1), 1, loop) for row in range(self.lanes)]
-                self._group(lambda row, column: at(rows[row], column), lines, bounds, limit)
+            def group(first: V) -> None:
+                rows = [Coordinate(first, min(row, lines - 1), 1, loop) for row in range(self.lanes)]
+                every = at(Coordinate(first, 0, self.lanes, loop), ORIGIN)
+                self._group(lambda row, column: at(rows[row], column), every, lines, bounds, beyond, write)
 
             if is_constant(count):
-                if count.number > 0:
+                if lines > 0:
                     with f.loop(0, count, lines, at_least_once=True) as state, ev.scope():
-                        last = s.constant(count.number - lines)
+                        last = s.constant(count.number - lines)  # the last rows may be scanned twice
                         group(state.index if count.number % lines == 0 else s.min(state.index, last))
                 return
             enough = f.icmp("sge", count, s.constant(lines))
             with f.when(enough), ev.scope(), f.loop(0, count, lines, at_least_once=True) as state, ev.scope():
-                group(s.min(state.index, s.sub(count, s.constant(lines))))  # the last rows are scanned twice
+                group(s.min(state.index, s.sub(count, s.constant(lines))))
             with f.loop(0, f.select(enough, s.constant(0), count)) as state, ev.scope():
                 row = Coordinate(state.index, 0, 1, loop)
-                self._single(lambda column: at(row, column))
+                self._single(lambda column: at(row, column), bounds, write)
 
     def _group(
-        self, at: Callable[[int, Coordinate], Coordinates], lines: int, bounds: Sequence[Bound], limit: V | None
-    ) -> None:
-        """Emits the scan of a group of rows; at: the coordinates of a row's elements."""
-        ev, f, s = self.ev, self.f, self.ev.s
-        extent, width = self.operand.shape[self.axis], self.width
-        square = _Square(f, width, self.lanes, _LANE // memory_size_of(self.memory.memory))
+        self, at: Callable[[int, Coordinate], Coordinates], every: Coordinates, lines: int, bounds: Sequence[Bound],
+        beyond: Sequence[Bound], write: _Write,
+    ) -> None:  # fmt: skip
+        """Emits the scan of a group of rows; at: coordinates of elements of a row; beyond: bounds of what is not neutral."""
+        ev, f, s, width = self.ev, self.f, self.ev.s, self.width
+        extent, _ = ev.extent(self.shape[self.axis], bounds, self.axis)
+        square = _Square(f, width, self.lanes, _PIECE // memory_size_of(register_element(self.elem)))
 
-        def scan(column: Coordinate, mask: V | None, carry: list[V]) -> list[V]:
+        def scan(column: Coordinate, mask: V | None, written: V | None, carry: list[V]) -> list[V]:
             pieces = [f.splat(ev.at(self.operand, at(row, column), mask), width) for row in range(self.lanes)]
             columns = square.columns(pieces)
             for number in reversed(range(width)) if self.reverse else range(width):
                 carry = self.combine.emit(ev, carry, [columns[number]])
                 columns[number] = carry[0]
-            for row, piece in enumerate(square.rows(columns)):
-                if row < lines:
-                    ev.write_scratch(self.memory, at(row, column), piece)
+            for row, piece in enumerate(square.rows(columns)[:lines]):
+                write(at(row, column), piece, written)
             return carry
 
-        start = [f.splat(self.neutral, self.lanes)]
+        start = [f.splat(self._start(every), self.lanes)]
         if not self.reverse:
-            vector_loop(ev, extent, bounds, self.axis, width, 1, scan, start)
+            ends = vector_loop(ev, self.shape[self.axis], bounds, self.axis, width, 1,
+                               lambda column, mask, carry: scan(column, mask, mask, carry), start)  # fmt: skip
+            self._end(every, ends[0][0])
             return
-        end = s.constant(extent) if limit is None else s.round_down(s.add(limit, s.constant(width - 1)), width)
-        end = s.min(end, s.constant(extent))
+        read = {bound.limit.operand() for bound in bounds if bound.dim == self.axis}
+        limit = next((b.limit for b in beyond if b.dim == self.axis and b.limit.operand() in read), None)
+        end = s.constant(self.shape[self.axis])
+        if limit is not None:
+            end = s.min(end, s.round_down(s.add(limit, s.constant(width - 1)), width))
+        whole = is_constant(extent) and extent.number == self.shape[self.axis]
         loop = ev.open_loop(set())
         with f.loop(0, end, width, start) as state, ev.scope():
             column = Coordinate(s.sub(s.sub(end, s.constant(width)), state.index), 0, width, loop)
-            state.next = scan(column, None, list(state.values))
+            state.next = scan(column, None, None if whole else ev.lane_mask(column.at, extent, width), list(state.values))
+        self._end(every, state.results[0])
 
-    def _single(self, at: Callable[[Coordinate], Coordinates]) -> None:
+    def _start(self, here: Coordinates) -> V:
+        return self.neutral if self.carried.start is None else self.ev.at(self.carried.start, here)
+
+    def _end(self, here: Coordinates, value: V) -> None:
+        if self.carried.ends is not None:
+            kept = tuple([coordinate for d, coordinate in enumerate(here) if d != self.axis])
+            self.ev.write_scratch(self.carried.ends, kept, value)
+
+    def _bounds(self) -> Sequence[Bound]:
+        """Returns bounds beyond which the operand is neutral."""
+        node = self.operand
+        if isinstance(node, Map) and node.op == "arith.select" and isinstance(other := node.operands[2], Splat):
+            bounds, rest = decompose_mask(node.operands[0])
+            return bounds if not rest and other.value == self.neutral else []
+        return []
+
+    def _single(self, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], write: _Write) -> None:
         """Emits the scan of one row, element by element."""
         ev, f, s = self.ev, self.f, self.ev.s
-        last = s.constant(self.operand.shape[self.axis] - 1)
-        with f.loop(0, self.operand.shape[self.axis], 1, [self.neutral]) as state, ev.scope():
-            here = at(Coordinate(s.sub(last, state.index) if self.reverse else state.index))
+        extent, implied = ev.extent(self.shape[self.axis], bounds, self.axis)
+        end = s.constant(self.shape[self.axis]) if self.reverse else extent
+        loop = ev.open_loop(set() if self.reverse else implied)
+        with f.loop(0, end, 1, [self._start(at(ORIGIN))]) as state, ev.scope():
+            position = s.sub(s.sub(end, s.constant(1)), state.index) if self.reverse else state.index
+            here = at(Coordinate(position, 0, 1, loop))
             state.next = self.combine.emit(ev, list(state.values), [ev.at(self.operand, here)])
-            ev.write_scratch(self.memory, here, state.next[0])
+            if not self.reverse:
+                write(here, state.next[0], None)
+            else:
+                with f.when(f.icmp("slt", position, extent)):
+                    write(here, state.next[0], None)
+        self._end(at(ORIGIN), state.results[0])
+
+
+def _inside(node: Node) -> Node:
+    """Returns what a selection by a mask of bounds takes within the mask."""
+    if isinstance(node, Map) and node.op == "arith.select" and not decompose_mask(node.operands[0])[1]:
+        return node.operands[1]
+    return node
 
 
 class _Square:
@@ -178,8 +263,8 @@ class _Square:
         """Returns the rows of such columns, in their order."""
         registers = list(columns)
         for bit in range(self.bits):
-            lowest, above = self._range(bit)
-            registers = self._rotated(registers, bit) if above <= self.bits else self._swapped(registers, bit)
+            is_whole = self._range(bit)[1] <= self.bits
+            registers = self._rotated(registers, bit) if is_whole else self._swapped(registers, bit)
         places = {}
         for number, register in enumerate(registers):
             for start in range(0, self.lanes, self.width):
