@@ -25,7 +25,7 @@ from ..loops.coordinates import (
 )
 from ..loops.loop_nests import LoopNests
 from ..loops.vector_loop import vector_loop
-from ..nodes import Map, Node, Pointers, Splat, Stored, View, cost
+from ..nodes import Load, Map, Node, Pointers, Splat, Stored, View, cost
 from ..scalars import is_constant
 from .combine import Combine
 
@@ -112,14 +112,17 @@ class RowScan:
             past = streaming and self.width * size == CACHE_LINE and known % CACHE_LINE == 0
             f.store(data, pointer, CACHE_LINE if past else size, nontemporal=past)
 
-        self._emit(bounds, write)
+        self._emit(bounds, write, [Load(self.shape, pointers.pointee, pointers, None, None)])
         return True
 
-    def _emit(self, bounds: Sequence[Bound], write: _Write) -> None:
-        """Emits the nest within the bounds."""
+    def _emit(self, bounds: Sequence[Bound], write: _Write, target: Sequence[Node] = ()) -> None:
+        """Emits the nest within the bounds. target: has the addresses of rows that `write` uses."""
         ev, f, s = self.ev, self.f, self.ev.s
+        inside, beyond = self._inside(), self._bounds()
+        visited = {(bound.dim, bound.limit.operand()) for bound in bounds}
+        if not self.reverse and {(bound.dim, bound.limit.operand()) for bound in beyond} <= visited:
+            self.operand = inside
         self.nests.materialize_operands([self.operand])
-        inside, beyond = _inside(self.operand), self._bounds()
         start = self.carried.start
         if start is not None and not isinstance(source := start.source if isinstance(start, View) else start, (Splat, Stored)):
             ev.replacement[id(source)] = (source, self.nests.materialize(source), ())
@@ -135,11 +138,13 @@ class RowScan:
                 lines = min(lines, count.number)
             loop = ev.open_loop(implied)
 
-            def at(row: Coordinate, column: Coordinate) -> Coordinates:
+            def at(row: Coordinate, column: Coordinate | None) -> Coordinates:
                 return tuple([row if d == self.rows else column if d == self.axis else c for d, c in enumerate(others)])
 
             def group(first: V) -> None:
                 rows = [Coordinate(first, min(row, lines - 1), 1, loop) for row in range(self.lanes)]
+                for row in rows:
+                    ev.hoist([self.operand, *target], at(row, None))
                 every = at(Coordinate(first, 0, self.lanes, loop), ORIGIN)
                 self._group(lambda row, column: at(rows[row], column), every, lines, bounds, beyond, write)
 
@@ -201,6 +206,13 @@ class RowScan:
             kept = tuple([coordinate for d, coordinate in enumerate(here) if d != self.axis])
             self.ev.write_scratch(self.carried.ends, kept, value)
 
+    def _inside(self) -> Node:
+        """Returns what the operand is within the bounds of its mask."""
+        node = self.operand
+        if isinstance(node, Map) and node.op == "arith.select" and not decompose_mask(node.operands[0])[1]:
+            return node.operands[1]
+        return node
+
     def _bounds(self) -> Sequence[Bound]:
         """Returns bounds beyond which the operand is neutral."""
         node = self.operand
@@ -225,13 +237,6 @@ class RowScan:
                 with f.when(f.icmp("slt", position, extent)):
                     write(here, state.next[0], None)
         self._end(at(ORIGIN), state.results[0])
-
-
-def _inside(node: Node) -> Node:
-    """Returns what a selection by a mask of bounds takes within the mask."""
-    if isinstance(node, Map) and node.op == "arith.select" and not decompose_mask(node.operands[0])[1]:
-        return node.operands[1]
-    return node
 
 
 class _Square:
