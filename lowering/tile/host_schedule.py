@@ -105,7 +105,7 @@ def _default(nest: Nest, limits: HostLimits, panel: int | None) -> Schedule:
     traffic = bytes_read(nest) + bytes_written(nest)
     apart = template == "map" and _transposed_copy(nest) is not None
     least = _least_streaming(limits) if apart else limits.l3_bytes
-    streaming = template in ("map", "row") and type(traffic) is int and traffic > least
+    streaming = template in ("map", "row", "scan") and type(traffic) is int and traffic > least
     group = _row_group(nest, dict(blocks), limits) if template == "contract" else 0
     return Schedule(blocks, 0, streaming, group)
 
