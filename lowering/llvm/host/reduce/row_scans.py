@@ -33,6 +33,8 @@ _PIECE = 16
 """Bytes of the pieces of a register that instructions shuffle in."""
 _CHEAP = 4
 """The most instructions of an operand that is computed where it is scanned, in code for each row of a group."""
+_LONG, _SAME_SETS = 4, 1024
+"""Squares of rows whose next group is fetched ahead; the multiple of bytes that they must not be apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,8 @@ class RowScan:
 
         def scan(column: Coordinate, mask: V | None, written: V | None, carry: list[V]) -> list[V]:
             pieces = [f.splat(ev.at(self.operand, at(row, column), mask), width) for row in range(self.lanes)]
+            if mask is None and distance is not None:
+                self._prefetch([at(row, column) for row in range(lines)], distance)
             columns = square.columns(pieces)
             for number in reversed(range(width)) if self.reverse else range(width):
                 carry = self.combine.emit(ev, carry, [columns[number]])
@@ -180,6 +184,7 @@ class RowScan:
                 write(at(row, column), piece, written)
             return carry
 
+        distance = self._distance(lines)
         start = [f.splat(self._start(every), self.lanes)]
         if not self.reverse:
             ends = vector_loop(ev, self.shape[self.axis], bounds, self.axis, width, 1,
@@ -197,6 +202,25 @@ class RowScan:
             column = Coordinate(s.sub(s.sub(end, s.constant(width)), state.index), 0, width, loop)
             state.next = scan(column, None, None if whole else ev.lane_mask(column.at, extent, width), list(state.values))
         self._end(every, state.results[0])
+
+    def _distance(self, lines: int) -> int | None:
+        """Returns how many bytes after a row the same row of the next group lies; None where it is not worth fetching.
+
+        Processors foresee whole lines one after the other, not the pieces of sixteen rows of any length. Rows that start at
+        the same place of a page share few sets of a cache, and fetching would drive out what is being read.
+        """
+        node = self.operand
+        if not isinstance(node, Load) or node.pointers.rest is not None:
+            return None
+        step = node.pointers.offset.coefficients[self.rows]
+        bytes_ = step.number * memory_size_of(node.pointers.unit) if step is not None and is_constant(step) else 0
+        return lines * bytes_ if bytes_ % _SAME_SETS and self.shape[self.axis] >= _LONG * self.width else None
+
+    def _prefetch(self, rows: Sequence[Coordinates], distance: int) -> None:
+        for here in rows:
+            if isinstance(self.operand, Load):
+                pointer = self.ev.pointer_at(self.operand.pointers, here, self.axis)
+                self.f.prefetch(self.f.gep(pointer, distance), locality=2)
 
     def _start(self, here: Coordinates) -> V:
         return self.neutral if self.carried.start is None else self.ev.at(self.carried.start, here)
