@@ -15,7 +15,6 @@ from xdsl.ir import Operation, SSAValue
 
 from .....promotion.dataclass import dataclass
 from ....tt.analysis.combining import single_operation
-from ....tt.analysis.control_flow import terminator
 from ....tt.dialect.memory.pointers import StoreOp
 from ...elementwise import constant
 from ...syntax import attributes, constant_value, shape_of
@@ -105,9 +104,9 @@ class _Readers:
 
 
 def _readers(op: Operation, axis: int, reverse: bool) -> _Readers | None:
-    """Returns what reads the result of a scan, if that is a store after which alone the last element is read.
+    """Returns what reads the result of a scan, if that is a store, and perhaps a reduction to its last element.
 
-    Nothing but addresses is computed in between.
+    Up to the store there is nothing that evaluates a block, or works on what is reduced.
     """
     users = [use.operation for use in op.results[0].uses]
     stores = [user for user in users if isinstance(user, StoreOp)]
@@ -130,19 +129,18 @@ def _readers(op: Operation, axis: int, reverse: bool) -> _Readers | None:
     while between is not None and between is not store:
         if between is not end and between.name not in _ADDRESSES and not between.name.startswith("arith."):
             return None
+        if end is not None and any(operand.owner is end for operand in between.operands):
+            return None  # long chains of operations are evaluated where they stand
         between = between.next_op
     return None if between is None else _Readers(store, end, padding)
 
 
 def _takes(end: Operation, axis: int, scan: Operation) -> bool:
-    """Whether an operation reduces one block along the axis as the scan combines, for what follows the block only."""
-    block = scan.parent
-    if end.name != "tt.reduce" or len(end.operands) != 1 or block is None or end.parent is not block:
+    """Whether an operation of the same block reduces along the axis as the scan combines."""
+    if end.name != "tt.reduce" or len(end.operands) != 1 or end.parent is not scan.parent:
         return False
     mine, other = single_operation(end.regions[0]), single_operation(scan.regions[0])
-    if mine is None or other is None or mine.name != other.name or int(attributes(end)["axis"]) != axis:
-        return False
-    return all(use.operation is terminator(block) for use in end.results[0].uses)
+    return mine is not None and other is not None and mine.name == other.name and int(attributes(end)["axis"]) == axis
 
 
 def _chosen(mask: SSAValue) -> tuple[int, int] | None:

@@ -120,9 +120,10 @@ class RowScan:
     def _emit(self, bounds: Sequence[Bound], write: _Write, target: Sequence[Node] = ()) -> None:
         """Emits the nest within the bounds. target: has the addresses of rows that `write` uses."""
         ev, f, s = self.ev, self.f, self.ev.s
-        inside, beyond = self._inside(), self._bounds()
+        inside, masked = self._inside()
+        beyond = self._bounds()
         visited = {(bound.dim, bound.limit.operand()) for bound in bounds}
-        if not self.reverse and {(bound.dim, bound.limit.operand()) for bound in beyond} <= visited:
+        if not self.reverse and {(bound.dim, bound.limit.operand()) for bound in masked} <= visited:
             self.operand = inside
         self.nests.materialize_operands([self.operand])
         start = self.carried.start
@@ -230,37 +231,22 @@ class RowScan:
             kept = tuple([coordinate for d, coordinate in enumerate(here) if d != self.axis])
             self.ev.write_scratch(self.carried.ends, kept, value)
 
-    def _inside(self) -> Node:
-        """Returns what the operand is within the bounds of its mask."""
+    def _inside(self) -> tuple[Node, Sequence[Bound]]:
+        """Returns what the operand is within the bounds of its mask, and these bounds."""
         node = self.operand
-        if isinstance(node, Map) and node.op == "arith.select" and not decompose_mask(node.operands[0])[1]:
-            return node.operands[1]
-        return node
+        if isinstance(node, Map) and node.op == "arith.select":
+            bounds, rest = decompose_mask(node.operands[0])
+            if not rest:
+                return node.operands[1], bounds
+        return node, []
 
     def _bounds(self) -> Sequence[Bound]:
         """Returns bounds beyond which the operand is neutral."""
-        node = self.operand
-        if isinstance(node, Map) and node.op == "arith.select" and isinstance(other := node.operands[2], Splat):
-            bounds, rest = decompose_mask(node.operands[0])
-            return bounds if not rest and other.value == self.neutral else []
-        return []
-
-    def _single(self, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], write: _Write) -> None:
-        """Emits the scan of one row, element by element."""
-        ev, f, s = self.ev, self.f, self.ev.s
-        extent, implied = ev.extent(self.shape[self.axis], bounds, self.axis)
-        end = s.constant(self.shape[self.axis]) if self.reverse else extent
-        loop = ev.open_loop(set() if self.reverse else implied)
-        with f.loop(0, end, 1, [self._start(at(ORIGIN))]) as state, ev.scope():
-            position = s.sub(s.sub(end, s.constant(1)), state.index) if self.reverse else state.index
-            here = at(Coordinate(position, 0, 1, loop))
-            state.next = self.combine.emit(ev, list(state.values), [ev.at(self.operand, here)])
-            if not self.reverse:
-                write(here, state.next[0], None)
-            else:
-                with f.when(f.icmp("slt", position, extent)):
-                    write(here, state.next[0], None)
-        self._end(at(ORIGIN), state.results[0])
+        node, bounds = self._inside()
+        if node is self.operand or not isinstance(self.operand, Map):
+            return []
+        other = self.operand.operands[2]
+        return bounds if isinstance(other, Splat) and other.value == self.neutral else []
 
 
 class _Square:
