@@ -231,6 +231,23 @@ class RowScan:
             kept = tuple([coordinate for d, coordinate in enumerate(here) if d != self.axis])
             self.ev.write_scratch(self.carried.ends, kept, value)
 
+    def _single(self, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], write: _Write) -> None:
+        """Emits the scan of one row, element by element."""
+        ev, f, s = self.ev, self.f, self.ev.s
+        extent, implied = ev.extent(self.shape[self.axis], bounds, self.axis)
+        end = s.constant(self.shape[self.axis]) if self.reverse else extent
+        loop = ev.open_loop(set() if self.reverse else implied)
+        with f.loop(0, end, 1, [self._start(at(ORIGIN))]) as state, ev.scope():
+            position = s.sub(s.sub(end, s.constant(1)), state.index) if self.reverse else state.index
+            here = at(Coordinate(position, 0, 1, loop))
+            state.next = self.combine.emit(ev, list(state.values), [ev.at(self.operand, here)])
+            if not self.reverse:
+                write(here, state.next[0], None)
+            else:
+                with f.when(f.icmp("slt", position, extent)):
+                    write(here, state.next[0], None)
+        self._end(at(ORIGIN), state.results[0])
+
     def _inside(self) -> tuple[Node, Sequence[Bound]]:
         """Returns what the operand is within the bounds of its mask, and these bounds."""
         node = self.operand
