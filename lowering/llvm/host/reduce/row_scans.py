@@ -297,17 +297,17 @@ class _Square:
         for bit in range(self.bits):
             is_whole = self._range(bit)[1] <= self.bits
             registers = self._rotated(registers, bit) if is_whole else self._swapped(registers, bit)
-        places = {}
+        pieces = {}
         for number, register in enumerate(registers):
             for start in range(0, self.lanes, self.width):
-                places[self._row(number, start)] = self.f.shuffle(register, register, range(start, start + self.width))
-        return [places[row] for row in range(self.lanes)]
+                pieces[self._row(number, start)] = self.f.shuffle(register, register, range(start, start + self.width))
+        return [pieces[row] for row in range(self.lanes)]
 
     def _row(self, number: int, position: int) -> int:
         """Returns which row stands in a register from a position on."""
-        held = [(label, number >> bit & 1) for bit, label in enumerate(self.number)]
-        held += [(label, position >> bit & 1) for bit, label in enumerate(self.position)]
-        return sum(value << label for label, value in held if label >= 0)
+        labels = [(label, number >> bit & 1) for bit, label in enumerate(self.number)]
+        labels += [(label, position >> bit & 1) for bit, label in enumerate(self.position)]
+        return sum(value << label for label, value in labels if label >= 0)
 
     def _range(self, bit: int) -> tuple[int, int]:
         """Returns the bits of positions among which the next bit of a column is."""
