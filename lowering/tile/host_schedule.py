@@ -105,7 +105,7 @@ def _default(nest: Nest, limits: HostLimits, panel: int | None) -> Schedule:
     traffic = bytes_read(nest) + bytes_written(nest)
     apart = template == "map" and _transposed_copy(nest) is not None
     least = _least_streaming(limits) if apart else limits.l3_bytes
-    streaming = template in ("map", "row") and type(traffic) is int and traffic > least
+    streaming = template in ("map", "row", "scan") and type(traffic) is int and traffic > least
     group = _row_group(nest, dict(blocks), limits) if template == "contract" else 0
     return Schedule(blocks, 0, streaming, group)
 
@@ -219,10 +219,15 @@ def _row_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     if whole is not None and whole <= LONGEST_WHOLE_ROW:
         rows = _row_axis(nest, kept, inner)
         order = [axis for axis in reduced if axis != inner] + [inner]
-        count = 1 if rows is None else _rows_per_program(nest.axes[rows].extent, whole, limits)
+        count = 1 if rows is None else _rows_per_program(nest, nest.axes[rows].extent, whole, limits)
         first = [(rows, count)] if rows is not None and count > 1 else []
         return (*first, *[(axis, sizes[axis]) for axis in order])
     extent = nest.axes[inner].extent
+    if values_of(nest, "scan"):
+        rows = _row_axis(nest, kept, inner)
+        count = 1 if rows is None else _rows_per_program(nest, nest.axes[rows].extent, CHUNK, limits)
+        if rows is not None and count > 1:
+            return ((rows, count), (inner, capped(extent, CHUNK)))
     return ((inner, capped(extent, CHUNK)),)
 
 
@@ -230,8 +235,10 @@ def _row_axis(nest: Nest, kept: Sequence[int], inner: int) -> int | None:
     return next_axis(nest, inner, kept)
 
 
-def _rows_per_program(extent: Extent, row: int, limits: HostLimits) -> int:
+def _rows_per_program(nest: Nest, extent: Extent, row: int, limits: HostLimits) -> int:
     count = max(1, PROGRAM_ELEMENTS // row)
+    if values_of(nest, "scan"):  # rows side by side, a lane for each
+        count = max(count, limits.vector_bytes // 4)
     if type(extent) is int:
         count = min(count, power_of_two(extent))
         while count > 1 and extent * row > 8 * PROGRAM_ELEMENTS and -(-extent // count) < limits.threads:

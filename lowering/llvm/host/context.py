@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, SSAValue
 
 from ...tt.dialect.functions import FuncOp
 from ...tt.facts import index_bits
@@ -24,6 +24,7 @@ from .matmul.dot import Dots
 from .memory.address_uses import AddressUses
 from .memory.bounds import Bounds
 from .memory.ordering import Ordering
+from .nodes import Node, Pointers, Stored
 from .values import Values
 
 Handler = Callable[["KernelContext", Any], None]
@@ -40,6 +41,8 @@ class KernelContext(Values):
     bounds: the memory that accesses are compared with; None in launches that do not ask for it.
     ordering: keeps loads and stores of arrays that may alias in order; None where none do.
     address_uses: tells which values move pointers.
+    deferred: emits a value that only a store reads together with that store, given its addresses, its mask, and whether it goes
+    past the caches; taken: what holds the result of a reduction as soon as such a value has been emitted.
     program: the number of the program; grid: the extents of the grid, where the function asks for them; position: where the
     program stands in it.
     """
@@ -61,6 +64,8 @@ class KernelContext(Values):
         self.program = i64(0)
         self.grid: list[V] = []
         self.position: list[V] = []
+        self.deferred: dict[SSAValue, Callable[[Pointers, Node | None, bool], None]] = {}
+        self.taken: dict[Operation, Stored] = {}
         self._handlers = handlers
         self._otherwise = otherwise
 

@@ -15,7 +15,7 @@ from ..elementwise import constant, emit_map, is_elementwise
 from ..syntax import attributes, element_name, is_tensor, shape_of
 from ..values import ConstantFloat, V, integer, is_integer
 from .context import KernelContext
-from .memory.affine import WIDENING, bound_of, fold
+from .memory.affine import OPPOSITE, WIDENING, bound_of, fold
 from .memory.offsets import LOWEST, is_static, may_bound, may_widen
 from .nodes import Affine, Map, Node, Splat, View
 from .scalars import is_constant
@@ -97,6 +97,10 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
         if bound is not None and may_bound(k, op, operands):
             facts["bound"] = bound
             k.remember_limit(result, shape, bound)
+        elif bound is None:
+            begin = bound_of(k.ev.s, OPPOSITE.get(facts["predicate"], ""), *operands)
+            if begin is not None and may_bound(k, op, operands):
+                facts["begin"] = begin
     if op.name in ("arith.divf", "tt.precise_divf", "tt.approx_divf") and elem == "f32":
         inverse = _inverse(operands[1])
         if inverse is not None:

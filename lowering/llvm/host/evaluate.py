@@ -37,6 +37,7 @@ from .loops.coordinates import (
     stride_of,
 )
 from .loops.flat import is_deep, read_flattened
+from .loops.lane_masks import compared_lanes, lane_mask
 from .loops.scratch import Scratch
 from .memory.filled_rows import filled_row
 from .memory.gathers import gather
@@ -117,6 +118,8 @@ class Evaluator:
                 return TRUE
             case Map(op="arith.select") if self._always(node.operands[0], coordinates):
                 return self.at(node.operands[1], coordinates, mask)
+            case Map(op="arith.cmpi") if (compared := compared_lanes(self.s, self.target, node, coordinates)) is not None:
+                return compared
             case Map():
                 operands = [self.at(operand, coordinates, mask) for operand in node.operands]
                 elems = [operand.elem for operand in node.operands]
@@ -278,21 +281,8 @@ class Evaluator:
         return result
 
     def lane_mask(self, position: V, limit: V, n: int) -> V:
-        """Returns the mask of lanes whose position is below the limit.
-
-        The difference is clamped so that 32-bit compares suffice.
-        """
-        key = ("lanes", position.operand(), limit.operand(), str(n))
-        found = self.s.known(key)
-        if found is None:
-            left = self.s.max(self.s.min(self.s.sub(limit, position), self.s.constant(n)), ZERO)
-            if is_constant(left):
-                found = int_vector([int(i < left.number) for i in range(n)], "i1")
-            else:
-                small = self.f.splat(self.f.cast("trunc", left, "i32"), n)
-                found = self.f.icmp("sgt", small, self.f.iota(n, "i32"))
-            self.s.remember(key, found)
-        return found
+        """Returns the mask of lanes whose position is below the limit."""
+        return lane_mask(self.s, self.target, position, limit, n)
 
     def _implies(self, bound: Bound, coordinates: Coordinates) -> bool:
         """Whether the surrounding loops go no further than the bound."""

@@ -82,7 +82,8 @@ def _is_repeated(total: SSAValue, reduced: SSAValue, axis: int) -> bool:
 def commutes(region: Region) -> bool:
     """Whether the region of a reduction gives the same in either order of its two tuples of values.
 
-    NaN and the sign of zero are not looked at: which of several a maximum gives is open.
+    The sign of zero is not looked at, and NaN only where a value is compared with itself: which of several a maximum gives is
+    open.
 
     That is so where each result is one commutative operation on its own two values, or where all results are chosen by
     comparisons: what these choose depends only on how the values compare, and so a few values stand for all.
@@ -124,13 +125,15 @@ def _chooses_alike(
 ) -> bool:
     """Whether operations only compare the two values of a pair, and choose by that, and choose the same in either order."""
     arguments = [*left, *right]
-    signs = set()
+    signs, looks_for_nan = set(), set[int]()
     for op in operations:
         if op.name in _PREDICATES:
-            pair = next((i for i in range(len(left)) if set(op.operands) == {left[i], right[i]}), None)
+            pair = next((i for i in range(len(left)) if {left[i], right[i]}.issuperset(op.operands)), None)
             predicate = _predicate(op)
             if pair is None or predicate[-2:] not in _RELATIONS:
                 return False
+            if op.name == "arith.cmpf" and op.operands[0] is op.operands[1]:
+                looks_for_nan.add(pair)
             signs.add((pair, predicate[0] if op.name == "arith.cmpi" and predicate[0] in "su" else ""))
         elif op.name != "arith.select" and (op.name not in _LOGIC or str(op.results[0].type) != "i1"):
             return False
@@ -141,7 +144,8 @@ def _chooses_alike(
         return False
     if len(left) > _MAX_PAIRS or any(str(value.type) == "i1" for value in left):
         return False
-    cases = [(2 * pair, 2 * pair + 1) for pair in range(len(left))]  # values of several pairs are never taken for each other
+    # Values of several pairs are never taken for each other. Negative ones are NaN.
+    cases = [(2 * pair, 2 * pair + 1, *[-1 - pair] * (pair in looks_for_nan)) for pair in range(len(left))]
     return all(
         _chosen(operations, results, dict(zip(arguments, (*a, *b), strict=True)))
         == _chosen(operations, results, dict(zip(arguments, (*b, *a), strict=True)))
@@ -149,11 +153,16 @@ def _chooses_alike(
     )
 
 
+def _compared(predicate: str, a: int, b: int) -> bool:
+    """Returns whether the relation of a predicate holds; of NaN, its first letter says so: unordered or ordered."""
+    return predicate[0] == "u" if min(a, b) < 0 else _RELATIONS[predicate[-2:]](a, b)
+
+
 def _chosen(operations: Sequence[Operation], results: Sequence[SSAValue], values: dict[SSAValue, int]) -> list[int]:
     for op in operations:
         operands = [values[operand] for operand in op.operands]
         if op.name in _PREDICATES:
-            value: int = _RELATIONS[_predicate(op)[-2:]](*operands)
+            value: int = _compared(_predicate(op), *operands)
         elif op.name == "arith.select":
             value = operands[1] if operands[0] else operands[2]
         else:

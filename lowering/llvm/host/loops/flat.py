@@ -144,7 +144,8 @@ class Flattener:
                     if found is None:
                         return None
                     operands.append(found)
-                facts = {name: fact for name, fact in node.attrs.items() if name != "bound"}  # of a removed dimension
+                # what bounds a dimension that is removed
+                facts = {name: fact for name, fact in node.attrs.items() if name not in ("bound", "begin")}
                 return Map(self._flat, node.elem, node.op, tuple(operands), facts)
             case Load():
                 return self._load(node, dims)

@@ -90,7 +90,8 @@ class _PaddingValues:
         known = [operand for operand in operands if operand is not None]
         if len(known) != len(operands):
             return None
-        return Map(node.shape, node.elem, node.op, tuple(known), {k: v for k, v in node.attrs.items() if k != "bound"})
+        facts = {name: fact for name, fact in node.attrs.items() if name not in ("bound", "begin")}
+        return Map(node.shape, node.elem, node.op, tuple(known), facts)
 
 
 def _among(bound: Bound, bounds: Sequence[Bound]) -> bool:

@@ -145,7 +145,11 @@ def lower_load(k: KernelContext, op: LoadOp) -> None:
 def lower_store(k: KernelContext, op: StoreOp) -> None:
     mask = None if op.mask is None else k.node(op.mask)
     if is_tensor(op.ptr.type):
-        k.nests.store(k.pointers(op.ptr), k.node(op.value), mask, k.goes_past_caches(op))
+        deferred = k.deferred.pop(op.value, None)
+        if deferred is not None:
+            deferred(k.pointers(op.ptr), mask, k.goes_past_caches(op))
+        else:
+            k.nests.store(k.pointers(op.ptr), k.node(op.value), mask, k.goes_past_caches(op))
         return
     offset = Affine((), "i64", i64(0), ())
     pointee = pointee_name(op.ptr.type)

@@ -25,6 +25,8 @@ def bound_of(s: Scalars, predicate: str, left: Node, right: Node) -> Bound | Non
     return Bound(used[0][0], s.max(limit, ZERO))  # a block may start beyond the limit; counts are not negative
 
 
+OPPOSITE = {"sge": "slt", "sgt": "sle", "slt": "sge", "sle": "sgt"}
+"""The predicates that hold where others do not."""
 WIDENING = frozenset({"arith.extsi", "arith.extui", "arith.index_cast"})
 
 

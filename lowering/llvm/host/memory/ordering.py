@@ -49,6 +49,11 @@ class Ordering:
             if may_alias(alias_set, written) and (last > index or not _in_step(self._values, op, node)):
                 self._keep(value, node)
 
+    def may_overwrite(self, op: Operation) -> bool:
+        """Whether an operation may write what some block is loaded from."""
+        written = self._writes(op)
+        return any(may_alias(alias_set, written) for _, _, alias_set in self._pending)
+
     def enter(self) -> int:
         """Begins a block of a branching region. Returns the mark that `leave` takes."""
         return len(self._pending)

@@ -20,6 +20,7 @@ from ..loops.scratch_reads import scratch_reads
 from ..matmul.dot import Wanted
 from ..nodes import Node, Stored
 from .combine import Combine
+from .deferred_scans import defer
 from .loops import reduce, scan
 from .ordered import reduce_in_order, scan_in_order
 
@@ -41,6 +42,9 @@ def _combine(k: KernelContext, op: Operation) -> Combine:
 
 
 def lower_reduce(k: KernelContext, op: Operation) -> None:
+    if op in k.taken:  # a scan has it
+        k.define(op.results[0], k.taken[op])
+        return
     facts = attributes(op)
     axis = int(facts["axis"])
     if ORDERED in facts or _needs_order(k, op, axis):
@@ -94,7 +98,10 @@ def lower_scan(k: KernelContext, op: Operation) -> None:
         combine, single = _any_region(k, op)
         nodes = scan_in_order(k.nests, [k.node(o) for o in op.operands], axis, combine, reverse, single)
     elif is_straight(op.regions[0]):
-        nodes = scan(k.nests, [k.node(o) for o in op.operands], axis, _combine(k, op), reverse)
+        region = _combine(k, op)
+        if defer(k, op, axis, region, reverse):
+            return
+        nodes = scan(k.nests, [k.node(o) for o in op.operands], axis, region, reverse, k.limits(op.results[0]))
     else:
         nodes = scan_by_region(k, op, axis, reverse)
     for result, node in zip(op.results, nodes, strict=True):

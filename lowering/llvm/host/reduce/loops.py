@@ -19,6 +19,7 @@ from ..scalars import ZERO
 from .combine import Combine
 from .extreme_positions import reduce_positions
 from .flat import reduce_pairs
+from .row_scans import RowScan
 
 UNROLLED = 16
 """The longest axis of a reduction across rows that is unrolled."""
@@ -343,8 +344,16 @@ def _joined(nests: LoopNests, combine: Combine, left: list[V], right: list[V]) -
     return [f.select(f.fcmp("uno", kept, kept), other, larger(f, a, b, _EXTREMES[combine.kind] < 0))]
 
 
-def scan(nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool) -> list[Node]:
-    """Emits an inclusive scan along `axis`, into scratch; lanes run along another dimension when there is one."""
+def scan(
+    nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool, wanted: Sequence[Bound] = ()
+) -> list[Node]:
+    """Emits an inclusive scan along `axis`, into scratch; lanes run along another dimension when there is one.
+
+    A single result is never read beyond the `wanted` bounds.
+    """
+    rows = RowScan.of(nests, operands, axis, combine, reverse)
+    if rows is not None:
+        return [rows.into_scratch(wanted)]
     ev, f = nests.ev, nests.ev.f
     shape = operands[0].shape
     memories = [ev.scratch(shape, o.elem) for o in operands]

@@ -1,0 +1,167 @@
+"""Scans that only a store reads, in chunks or not: they are emitted with the store, and their results never lie in scratch.
+
+A chunk of a long row starts from a carry, and leaves one. Block programs say so by blocks (`tile/templates/scan.py`):
+
+    started = select(position == first, combine(carry, x), x)
+    sums = scan(started)
+    carry = reduce(select(position == last, sums, neutral))
+
+Lanes that are rows take the carry before their first element, and have the next one after the last.
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import Operation, SSAValue
+
+from .....promotion.dataclass import dataclass
+from ....tt.analysis.combining import single_operation
+from ....tt.dialect.memory.pointers import StoreOp
+from ...elementwise import constant
+from ...syntax import attributes, constant_value, shape_of
+from ..context import KernelContext
+from ..nodes import Node, Pointers, Splat
+from .combine import Combine
+from .row_scans import Carried, RowScan
+
+_ADDRESSES = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.addptr", "tt.make_range"})
+
+
+def defer(k: KernelContext, op: Operation, axis: int, combine: Combine, reverse: bool) -> bool:
+    """Leaves a scan to the store of its result, if nothing else reads that; returns whether it does."""
+    if len(op.results) != 1:
+        return False
+    readers = _readers(op, axis, reverse)
+    if readers is None or (k.ordering is not None and k.ordering.may_overwrite(readers.store)):
+        return False
+    operand, start = k.node(op.operands[0]), None
+    if (started := _started(op, axis, reverse)) is not None:
+        start, operand = k.node(started.carry), k.node(started.terms)
+        if axis in k.ev.depends(start):
+            return False
+    rows = RowScan.of(k.nests, [operand], axis, combine, reverse)
+    if rows is None:
+        return False
+    ends = None
+    if readers.end is not None:
+        shape = shape_of(readers.end.results[0].type)
+        padding = readers.padding
+        if padding is None or constant(constant_value(padding), rows.elem) != rows.neutral or not shape:
+            return False
+        ends = k.ev.scratch(shape, rows.elem)
+        k.taken[readers.end] = ends
+        k.define(op.results[0], Splat(rows.shape, rows.elem, rows.neutral))  # the reduction is not evaluated
+    rows.carried = Carried(start, ends)
+    k.deferred[op.results[0]] = _Deferred(k, op, rows)
+    return True
+
+
+class _Deferred:
+    """A scan that is emitted when its result is stored."""
+
+    def __init__(self, k: KernelContext, op: Operation, rows: RowScan) -> None:
+        self.k, self.op, self.rows, self.location = k, op, rows, k.f.location
+
+    def __call__(self, pointers: Pointers, mask: Node | None, streaming: bool) -> None:
+        """Emits the scan and its store."""
+        k, here, result = self.k, self.k.f.location, self.op.results[0]
+        k.f.location = self.location
+        stored = self.rows.store(pointers, mask, streaming)
+        if not stored:
+            k.define(result, self.rows.into_scratch(k.limits(result)))
+        k.f.location = here
+        if not stored:
+            k.nests.store(pointers, k.node(result), mask, streaming)
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    carry: SSAValue
+    terms: SSAValue
+
+
+def _started(op: Operation, axis: int, reverse: bool) -> _Started | None:
+    """Returns what a scan starts from and what it then adds, if the first element says so."""
+    select, single = op.operands[0].owner, single_operation(op.regions[0])
+    if not isinstance(select, Operation) or select.name != "arith.select" or single is None:
+        return None
+    mask, first, terms = select.operands
+    joined = first.owner
+    if not isinstance(joined, Operation) or joined.name != single.name or terms not in list(joined.operands):
+        return None
+    position = shape_of(op.operands[0].type)[axis] - 1 if reverse else 0
+    if list(joined.operands).count(terms) != 1 or _chosen(mask) != (axis, position):
+        return None
+    return _Started(next(each for each in joined.operands if each is not terms), terms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Readers:
+    """The store of a scan's result, and the reduction that takes its last element, if there is one."""
+
+    store: StoreOp
+    end: Operation | None = None
+    padding: Operation | None = None
+
+
+def _readers(op: Operation, axis: int, reverse: bool) -> _Readers | None:
+    """Returns what reads the result of a scan, if that is a store, and perhaps a reduction to its last element.
+
+    Up to the store there is nothing that evaluates a block, or works on what is reduced.
+    """
+    users = [use.operation for use in op.results[0].uses]
+    stores = [user for user in users if isinstance(user, StoreOp)]
+    others = [user for user in users if not isinstance(user, StoreOp)]
+    if len(stores) != 1 or stores[0].value is not op.results[0] or len(others) > 1:
+        return None
+    store = stores[0]
+    end = padding = None
+    if others:
+        select = others[0]
+        position = 0 if reverse else shape_of(op.results[0].type)[axis] - 1
+        if select.name != "arith.select" or select.operands[1] is not op.results[0] or len(list(select.results[0].uses)) != 1:
+            return None
+        end, padding = next(iter(select.results[0].uses)).operation, select.operands[2].owner
+        if _chosen(select.operands[0]) != (axis, position) or not _takes(end, axis, op) or not isinstance(padding, Operation):
+            return None
+        if padding.name != "arith.constant":
+            return None
+    between = op.next_op
+    while between is not None and between is not store:
+        if between is not end and between.name not in _ADDRESSES and not between.name.startswith("arith."):
+            return None
+        if end is not None and any(operand.owner is end for operand in between.operands):
+            return None  # long chains of operations are evaluated where they stand
+        between = between.next_op
+    return None if between is None else _Readers(store, end, padding)
+
+
+def _takes(end: Operation, axis: int, scan: Operation) -> bool:
+    """Whether an operation of the same block reduces along the axis as the scan combines."""
+    if end.name != "tt.reduce" or len(end.operands) != 1 or end.parent is not scan.parent:
+        return False
+    mine, other = single_operation(end.regions[0]), single_operation(scan.regions[0])
+    return mine is not None and other is not None and mine.name == other.name and int(attributes(end)["axis"]) == axis
+
+
+def _chosen(mask: SSAValue) -> tuple[int, int] | None:
+    """Returns the dimension and the only position along it where a mask is true, if it is made so."""
+    inserted: list[int] = []
+    owner = mask.owner
+    while isinstance(owner, Operation) and owner.name in ("tt.broadcast", "tt.expand_dims"):
+        if owner.name == "tt.expand_dims":
+            inserted.append(int(attributes(owner)["axis"]))
+        owner = owner.operands[0].owner
+    if not isinstance(owner, Operation) or owner.name != "arith.cmpi" or attributes(owner)["predicate"] != "eq":
+        return None
+    positions, number = (operand.owner for operand in owner.operands)
+    while isinstance(positions, Operation) and positions.name == "arith.extsi":
+        positions = positions.operands[0].owner
+    if not isinstance(positions, Operation) or positions.name != "tt.make_range" or int(attributes(positions)["start"]) != 0:
+        return None
+    if not isinstance(number, Operation) or number.name != "arith.constant":
+        return None
+    value = constant_value(number)
+    dim = 0
+    for axis in reversed(inserted):
+        dim += axis <= dim
+    return (dim, value) if isinstance(value, int) else None
