@@ -258,6 +258,8 @@ PARTS = (
           traits="internal", cost=24),
     _row("div_approximate", 2, "x * (1 / y), within 2 ulp of x / y: cheap where y varies less than x. Composites use it.",
          JOIN_FLOAT, _emit(float="@div_approximate"), ulp=2, traits="internal", cost=3),
+    _row("mul_bounded", 2, "x * y, where no product is NaN or infinite, and none larger than 2 ** exponent: a pass has found that "
+         "out of the constants.", JOIN_FLOAT, _emit(float="arith.mulf"), traits="internal", attrs=("exponent",)),
 )  # fmt: skip
 
 ROWS = (*ARITHMETIC, *COMPARISONS, *LOGIC, *UNARY, *TYPE_CHANGES, *ACTIVATIONS, *PARTS)

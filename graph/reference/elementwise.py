@@ -232,6 +232,11 @@ def one_unless_below(symbol: BoundSymbol, x: Array, y: Array) -> Array:
     return to_dtype(np.where(double(x) < double(y), 0.0, 1.0), symbol.dtype)
 
 
+@row("mul_bounded")
+def mul_bounded(symbol: BoundSymbol, x: Array, y: Array) -> Array:
+    return to_dtype(double(x) * double(y), symbol.dtype)
+
+
 @row("where_below")
 def where_below(symbol: BoundSymbol, x: Array, y: Array, z: Array) -> Array:
     return np.where(double(y) < double(z), x, np.zeros_like(x))

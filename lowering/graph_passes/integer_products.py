@@ -18,6 +18,7 @@ numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -84,10 +85,11 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product of a left operand with a matrix."""
+    """A product of a left operand with a matrix. largest: the exponent of two that no result in floats exceeds."""
 
     rows: Rows
     matrix: Matrix
+    largest: int = 0
 
     @property
     def read(self) -> Rows:
@@ -104,12 +106,13 @@ class Taps:
     """The sum over taps of views of one tensor of codes, each times a constant, as convolutions of single channels are.
 
     rows: what is read at each tap, which differ in their views alone.  factors: int8, in a shape that broadcasts against the
-    sum.  scale: of the factors at all taps, in that shape or (); None for sums in int32.
+    sum.  scale: of the factors at all taps, in that shape or (); None for sums in int32.  largest: as in `Product`.
     """
 
     rows: tuple[Rows, ...]
     factors: tuple[Array, ...]
     scale: Array | None
+    largest: int = 0
 
     @property
     def read(self) -> Rows:
@@ -155,8 +158,10 @@ def _product(symbol: Symbol) -> Product | None:
     matrix = _matrix(symbol.inputs[1], rows.scale is not None)
     if matrix is None:
         return None
-    sums = np.abs(matrix.codes.astype(np.int64)).sum(-2)
-    return Product(rows, matrix) if matrix.scale is None or _fits(rows, sums, matrix.scale) else None
+    if matrix.scale is None:
+        return Product(rows, matrix)
+    largest = _largest(rows, np.abs(matrix.codes.astype(np.int64)).sum(-2, keepdims=True), matrix.scale)
+    return None if largest is None else Product(rows, matrix, largest)
 
 
 def _terms(symbol: Symbol) -> list[tuple[Symbol, Symbol]]:
@@ -202,23 +207,28 @@ def _taps(symbol: Symbol, terms: Sequence[tuple[Symbol, Symbol]]) -> Taps | None
         rows.append(one)
         factors.append(other.codes)
         scale = other.scale
-    if scale is not None and not _fits(rows[0], sum(np.abs(each.astype(np.int64)) for each in factors), scale):  # type: ignore[arg-type]
-        return None
-    return Taps(tuple(rows), tuple(factors), scale)
+    if scale is None:
+        return Taps(tuple(rows), tuple(factors), None)
+    largest = _largest(rows[0], sum(np.abs(each.astype(np.int64)) for each in factors), scale)  # type: ignore[arg-type]
+    return None if largest is None else Taps(tuple(rows), tuple(factors), scale, largest)
 
 
-def _fits(rows: Rows, sums: Array, scale: Array) -> bool:
-    """Return whether sums of codes stay in int32, and no scale makes floats overflow or denormal.
+def _largest(rows: Rows, sums: Array, scale: Array) -> int | None:
+    """Return the exponent of two that no result in floats exceeds; None where sums of codes leave int32, or a scale makes floats
+    overflow or denormal.
 
-    sums: of the magnitudes of the factors of each result.
+    sums: of the magnitudes of the factors of each result, in a shape that broadcasts against the scales.
     """
     zero = rows.signed_zero
     assert zero is not None
     assert rows.scale is not None
-    largest = sums.max(initial=0) * max(_SHIFT + zero, _SHIFT - 1 - zero)
+    most = sums * max(_SHIFT + zero, _SHIFT - 1 - zero)
     scales = np.abs(np.append(scale.ravel(), np.float32(rows.scale)))
     inside = (scales == 0) | ((scales >= SCALES[0]) & (scales <= SCALES[1]))
-    return bool(largest < 1 << 31 and inside.all())
+    if most.max(initial=0) >= 1 << 31 or not inside.all():
+        return None
+    result = (most * np.abs(scale.astype(np.float64))).max(initial=0) * abs(rows.scale)
+    return math.frexp(result * (1 + 2.0**-20))[1]  # with what rounding the sum, the scale and their product adds
 
 
 def _views(symbol: Symbol, names: frozenset[str]) -> tuple[Symbol, tuple[Symbol, ...]]:
@@ -436,7 +446,7 @@ class _Rewriting:
         if product.scale is None or product.read.scale is None:
             return total
         scale = (product.scale.astype(np.float64) * product.read.scale).astype(np.float32)
-        return apply("mul", (_cast(total, float32), constant(scale)))
+        return apply("mul_bounded", (_cast(total, float32), constant(scale)), {"exponent": product.largest})
 
     def _zero(self, rows: Rows) -> int | Symbol:
         """Return the zero point of the codes as int8: a number, or a symbol of int32 without axes."""

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import IntegerAttr, i32
+from xdsl.ir import OpResult, SSAValue
 
 from ....graph.ops.table import OPS
 from ....promotion.dataclass import dataclass
@@ -19,6 +20,7 @@ from ....promotion.dtype import DType
 from ....promotion.errors import InternalError, UnsupportedError
 from ...tt.builder.block_builder import BlockBuilder
 from ...tt.dialect.context import operation_class
+from ...tt.facts import LARGEST
 from ...tt.types import F32
 from ..blocks import register_type
 from . import activations
@@ -102,6 +104,9 @@ def emit(call: Call, operands: Sequence[SSAValue]) -> SSAValue:
     result = known if known is not None else _emit_text(call, text, operands)
     if call.dtype.name == "tensor_float32" and call.op not in _EXACT:
         result = round_tensor_float32(b, result)
+    if call.op == "mul_bounded":
+        assert isinstance(result, OpResult)
+        result.op.attributes[LARGEST] = IntegerAttr(int(str(call.attrs["exponent"])), i32)
     return result
 
 
