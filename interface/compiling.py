@@ -113,7 +113,7 @@ def compile(  # noqa: A001 - the public name
     if tune is not None:
         options = replace(options, schedule=_tuned(graph, threads, options, tune, resolved))
     if isinstance(resolved, HostTarget):
-        graph = _for_hosts(graph, numerics)
+        graph = _for_hosts(graph, numerics, resolved)
     graph = fold_codes(graph)
     compiled = _compiled(graph, resolved, options, cache, store, constant_labels(graph))
     constants = _constants(graph, compiled, {})
@@ -147,7 +147,7 @@ def _tuned(graph: Graph, threads: int | None, options: Options, tune: object, re
         return compile(graph, "cpu", threads=threads, numerics=options.numerics, schedule=schedule, cache=False)
 
     def tiled_with(schedule: ModelSchedule) -> Tiled:
-        return _tiled(fold_codes(_for_hosts(graph, options.numerics)), resolved, replace(options, schedule=schedule))
+        return _tiled(fold_codes(_for_hosts(graph, options.numerics, resolved)), resolved, replace(options, schedule=schedule))
 
     key = compile_key(graph, resolved, options.numerics)[:16]
     return tuned(tuning, f"{graph.name} {key} {resolved.cpu} {resolve_threads(threads)} threads", compile_with, tiled_with)
@@ -192,8 +192,8 @@ class _KeptGraph:
         return made
 
 
-def _for_hosts(graph: Graph, numerics: str) -> Graph:
-    return with_coded_weights(with_integer_products(graph, exact_only=numerics == "reproducible"))
+def _for_hosts(graph: Graph, numerics: str, target: HostTarget) -> Graph:
+    return with_coded_weights(with_integer_products(graph, numerics == "reproducible", target.interleaves_bytes))
 
 
 def _staged(

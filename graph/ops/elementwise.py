@@ -260,6 +260,9 @@ PARTS = (
          JOIN_FLOAT, _emit(float="@div_approximate"), ulp=2, traits="internal", cost=3),
     _row("mul_bounded", 2, "x * y, where no product is NaN or infinite, and none larger than 2 ** exponent: a pass has found that "
          "out of the constants.", JOIN_FLOAT, _emit(float="arith.mulf"), traits="internal", attrs=("exponent",)),
+    _row("sum_of_four", 5, "a · w0 + b · w1 + c · w2 + d · w3 in int32, of the first k products: w0 … w3 are the bytes of the last "
+         "operand, signed, from the lowest. The others are 0. Convolutions of single channels are sums of these.", JOIN,
+         _emit(int="@sum_of_four"), traits="internal", attrs=("k",), demand=demands.four, cost=8),
 )  # fmt: skip
 
 ROWS = (*ARITHMETIC, *COMPARISONS, *LOGIC, *UNARY, *TYPE_CHANGES, *ACTIVATIONS, *PARTS)

@@ -13,6 +13,7 @@ from ..conversions import CLAMPED
 from ..elementwise import emit_map, is_elementwise
 from ..syntax import attributes, element_name, is_tensor, shape_of
 from ..values import V, integer, is_integer
+from .codes.fours import sum_of_four
 from .codes.nearest import clamped, inverse_of, moved_code, narrowed_code, nearest_code, to_be_rounded
 from .context import KernelContext
 from .memory.affine import WIDENING, bound_of, fold
@@ -105,6 +106,8 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
         return code
     if op.name in ("arith.addi", "arith.subi") and elem == "i32" and (code := moved_code(op.name, *operands)) is not None:
         return k.shallow(code)
+    if elem == "i32" and len(operands) == 2 and (four := sum_of_four(op.name, *operands, k.ev.target)) is not None:
+        return k.shallow(four)
     if op.name == "math.roundeven" and isinstance(operands[0], Map) and id(operands[0]) not in k.ev.replacement:
         operands = [to_be_rounded(operands[0])]
     if op.name == "arith.fptosi" and elem == "i32" and operands[0].elem == "f32" and clamped(operands[0]) is not None:

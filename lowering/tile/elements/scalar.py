@@ -67,6 +67,7 @@ EMITTERS: dict[str, dict[str, a.Emitter]] = {
     "@x_sigmoid_tanh": {"float": activations.x_sigmoid_tanh},
     "@div_approximate": {"float": a.div_approximate},
     "@shift_left": dict.fromkeys(_INTEGERS, a.shift_left),
+    "@sum_of_four": {"int": a.sum_of_four},
     "@shift_right": dict.fromkeys(_INTEGERS, a.shift_right),
 }
 """Emitters by the name that the op table gives them and the kind of the operands."""
@@ -100,6 +101,8 @@ def emit(call: Call, operands: Sequence[SSAValue]) -> SSAValue:
     if call.op == "where":  # moves values: any dtype will do
         return b.select(*operands)
     text = _realisation(call)
+    if call.op == "sum_of_four":
+        return a.sum_of_four(b, operands, sources[0], int(str(call.attrs["k"])))
     known = _with_known_exponent(call, operands) if call.op == "pow" else None
     result = known if known is not None else _emit_text(call, text, operands)
     if call.dtype.name == "tensor_float32" and call.op not in _EXACT:
