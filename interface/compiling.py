@@ -28,6 +28,7 @@ from ..lowering.gc_paused import gc_paused, loading_modules
 from ..lowering.graph_passes.coded_weights import with_coded_weights
 from ..lowering.graph_passes.constants import fold_codes
 from ..lowering.graph_passes.integer_products import with_integer_products
+from ..lowering.graph_passes.selected_codes import with_selected_codes
 from ..lowering.keys import compile_key, constant_labels
 from ..lowering.numerics import checked_numerics
 from ..lowering.target import HostTarget
@@ -193,7 +194,8 @@ class _KeptGraph:
 
 
 def _for_hosts(graph: Graph, numerics: str, target: HostTarget) -> Graph:
-    return with_coded_weights(with_integer_products(graph, numerics == "reproducible", target.interleaves_bytes))
+    graph = with_selected_codes(with_integer_products(graph, numerics == "reproducible", target.interleaves_bytes))
+    return with_coded_weights(graph)
 
 
 def _staged(
