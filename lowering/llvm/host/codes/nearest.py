@@ -17,6 +17,7 @@ from ...elementwise import constant
 from ...values import ConstantFloat
 from ..nodes import Map, Node, Splat, View
 from .magnitudes import largest, limits
+from .quotients import two_factors
 
 LARGEST_CODE = 1 << 16
 
@@ -93,8 +94,14 @@ def nearest_code(node: Node, target: HostTarget) -> Map | None:
         dividend = Map(node.shape, "f32", "arith.minimumf", (lower, bounds[1]))
         if bound is not None:
             attrs["number"] = True
-    code = Map(node.shape, "f32", division.DIVIDE, (dividend, *quotient.operands[1:]), facts)
-    return Map(node.shape, "i32", NEAREST, (code,), attrs)
+    shape, factors = node.shape, two_factors(scale, int(low - zero), int(high - zero)) if "fits" in attrs else None
+    if factors is None:
+        code = Map(shape, "f32", division.DIVIDE, (dividend, *quotient.operands[1:]), facts)
+    else:
+        large, small = (Splat(shape, "f32", constant(factor, "f32")) for factor in factors)
+        rest = Map(shape, "f32", "arith.mulf", (dividend, small if factors[1] else large))
+        code = Map(shape, "f32", "math.fma", (dividend, large, rest)) if factors[1] else rest
+    return Map(shape, "i32", NEAREST, (code,), attrs)
 
 
 _MOST = 2.0**31 - 2.0 * LARGEST_CODE
