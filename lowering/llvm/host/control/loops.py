@@ -21,6 +21,7 @@ from ..context import KernelContext
 from ..loops.coordinates import Bound
 from ..loops.liveness import all_operations
 from ..loops.scratch_reads import scratch_reads
+from ..matmul.repeated_products import lower_repeated_product
 from ..matmul.product_loops import ProductLoop, define_integer, lower_product_loop, product_loop
 from ..memory.accesses import in_units
 from ..memory.advance import Advance
@@ -88,6 +89,8 @@ def lower_for(k: KernelContext, op: Any) -> None:
     induction, *arguments = body.args
     inits = list(op.operands[3:])
     _materialize_captured(k, body)
+    if lower_repeated_product(k, op):
+        return
     yielded = terminator(body).operands
     carried_scalars: list[int] = []
     inductions: dict[int, Advance] = {}
