@@ -217,10 +217,10 @@ def _taps(symbol: Symbol, terms: Sequence[tuple[Symbol, Symbol]]) -> Taps | None
 
 
 def _largest(rows: Rows, sums: Array, scale: Array) -> int | None:
-    """Return the exponent of two that no result in floats exceeds; None where sums of codes leave int32, or a scale makes floats
-    overflow or denormal.
+    """Return the exponent of two that no result in floats exceeds.
 
-    sums: of the magnitudes of the factors of each result, in a shape that broadcasts against the scales.
+    None where sums of codes leave int32, or a scale makes floats overflow or denormal. sums: of the magnitudes of the factors
+    of each result, in a shape that broadcasts against the scales.
     """
     zero = rows.signed_zero
     assert zero is not None
@@ -387,8 +387,9 @@ class _Rewriting:
                 continue
             product = self.products.get(symbol.id)
             if product is not None:
-                is_plain = self._in_fours(product) and product.read.codes.dtype is uint8 and product.read.codes.id not in self.moved
-                (plain if is_plain else signed).add(product.read.codes.id)
+                codes = product.read.codes
+                is_plain = self._in_fours(product) and codes.dtype is uint8 and codes.id not in self.moved
+                (plain if is_plain else signed).add(codes.id)
                 operands = [product.read.zero.id] if isinstance(product.read.zero, Symbol) else []
             elif self._stands_for_moved(symbol):
                 signed.add(operands[0])

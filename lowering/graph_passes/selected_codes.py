@@ -23,7 +23,8 @@ from ...promotion.dtype import DType, float32, int8, uint8
 from .constant_values import constant_value
 
 _SELECTING = frozenset((
-    "reshape", "permute", "windows", "slice", "flip", "broadcast_to", "concat", "maximum", "minimum", "reduce_max", "reduce_min",
+    "reshape", "permute", "windows", "slice", "flip", "broadcast_to", "concat", "maximum", "minimum", "reduce_max",
+    "reduce_min",
 ))  # fmt: skip
 MAX_STEPS = 256
 """Symbols between codes and codes that are looked at."""

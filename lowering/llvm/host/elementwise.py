@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
@@ -106,7 +105,7 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
         return code
     if op.name in ("arith.addi", "arith.subi") and elem == "i32" and (code := moved_code(op.name, *operands)) is not None:
         return k.shallow(code)
-    if elem == "i32" and len(operands) == 2 and (four := sum_of_four(op.name, *operands, k.ev.target)) is not None:
+    if elem == "i32" and len(operands) == 2 and (four := sum_of_four(op.name, operands, k.ev.target)) is not None:
         return k.shallow(four)
     if op.name == "math.roundeven" and isinstance(operands[0], Map) and id(operands[0]) not in k.ev.replacement:
         operands = [to_be_rounded(operands[0])]

@@ -26,13 +26,14 @@ FOUR = "joinery.sum_of_four"
 _FLIP = -128
 
 
-def sum_of_four(op: str, one: Node, other: Node, target: HostTarget) -> Map | None:
+def sum_of_four(op: str, operands: Sequence[Node], target: HostTarget) -> Map | None:
     """Returns the sum of two blocks of i32 as a sum of products of four codes; None where it is none.
 
     It begins with two products, and goes on with further ones, or what it is added to.
     """
     if op != "arith.addi" or not target.interleaves_bytes:
         return None
+    one, other = operands
     if isinstance(other, Map) and other.op == FOUR and other.attrs["sums"] == 0:
         return Map(other.shape, "i32", FOUR, (*other.operands, one), {**other.attrs, "sums": 1})
     last = _product(other)
@@ -91,10 +92,11 @@ def _sum_of_four(f: Function, operands: Sequence[V], sums: int, flipped: bool) -
     if n % 16:
         return _one_by_one(f, codes, factors, total, flipped)
     count = len(codes)
-    pairs = [
-        f.shuffle(codes[first], codes[min(first + 1, count - 1)], [*range(n), *[n + i if first + 1 < count else -1 for i in range(n)]])
-        for first in range(0, count, 2)
-    ]
+    pairs = []
+    for first in range(0, count, 2):
+        both = codes[first : first + 2]
+        upper = range(n, 2 * n) if len(both) == 2 else [-1] * n
+        pairs.append(f.shuffle(both[0], both[-1], [*range(n), *upper]))
     if flipped:
         pairs = [f.binary("xor", each, const(_FLIP, each.type)) for each in pairs]
     found = []

@@ -10,21 +10,21 @@ from ..scalars import is_constant
 
 _ROUNDED = 1 + 2.0**-23
 """More than a rounding to nearest adds to a normal number, relatively."""
-_MOST, _LEAST = 2.0**120, 2.0**-100
-"""Between these bounds nothing overflows, and what is lost of denormal numbers is less than `_ROUNDED` adds to the bound."""
+_MAX, _MIN = 2.0**120, 2.0**-100
+"""Up to the first nothing overflows; no less than the second, a bound has room for what denormal results are off by."""
 _DEPTH = 12
 _INTEGERS = {"i8": 7, "i16": 15, "i32": 31}
 
 
 def largest(node: Node, depth: int = _DEPTH) -> float | None:
-    """Returns a bound of the magnitudes of a block of float32, none of which is NaN or infinite; None if there is none known."""
+    """Returns a bound of the magnitudes of a block of float32, none of which is NaN or infinite; None if none is known."""
     match node:
         case View():
             return largest(node.source, depth)
         case Splat():
             value = node.value.printed()
             number = abs(value.number) if isinstance(value, ConstantFloat) else None
-            return None if number is None or not number <= _MOST else number
+            return None if number is None or not number <= _MAX else number
         case Map() if node.elem == "f32" and depth > 0:
             return _of_map(node, depth - 1)
     return None
@@ -41,8 +41,8 @@ def _of_map(node: Map, depth: int) -> float | None:
     one, other = (largest(operand, depth) for operand in node.operands)
     if one is None or other is None:
         return None
-    bound = max(one * other if node.op == "arith.mulf" else one + other, _LEAST) * _ROUNDED
-    return bound if bound <= _MOST else None
+    bound = max(one * other if node.op == "arith.mulf" else one + other, _MIN) * _ROUNDED
+    return bound if bound <= _MAX else None
 
 
 def limits(node: Node, depth: int = _DEPTH) -> tuple[int, int] | None:

@@ -85,7 +85,7 @@ def nearest_code(node: Node, target: HostTarget) -> Map | None:
     facts = {**quotient.attrs, division.BOUNDED: True}
     attrs = {"offset": int(zero), "low": int(low), "high": int(high)}
     bound = largest(dividend)
-    if bound is not None and bound / scale < _MOST and _chooses_integers(target):
+    if bound is not None and bound / scale < _MAX and _chooses_integers(target):
         attrs["fits"] = True
     else:
         ends = [(low - zero - 0.25) * scale, (high - zero + 0.25) * scale]
@@ -104,7 +104,7 @@ def nearest_code(node: Node, target: HostTarget) -> Map | None:
     return Map(shape, "i32", NEAREST, (code,), attrs)
 
 
-_MOST = 2.0**31 - 2.0 * LARGEST_CODE
+_MAX = 2.0**31 - 2.0 * LARGEST_CODE
 """Rounded, and with a zero point added, a quotient below this is in int32."""
 
 

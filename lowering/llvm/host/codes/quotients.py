@@ -1,8 +1,8 @@
 """Divides by a known number in two instructions, where that is shown to round to the same whole numbers.
 
-With h + l = 1/s to twice the precision, h and l floats, fma(x, h, x·l) is the quotient x / s rounded, for most s (N. Brisebarre,
-J.-M. Muller, S. K. Raina, IEEE Transactions on Computers 53, 2004). What is needed of it here is less: that rounding it to a
-whole number between two bounds gives what rounding the IEEE quotient gives. Neither ever decreases as x grows, but where both
+With h + l = 1/s to twice the precision, h and l floats, fma(x, h, x·l) is the quotient x / s rounded, for most s (N.
+Brisebarre, J.-M. Muller, S. K. Raina, IEEE Transactions on Computers 53, 2004). Less is needed of it here: that rounding it to
+a whole number between two bounds gives what rounding the IEEE quotient gives. Neither ever decreases as x grows, but where both
 are rounded to 0, so they are equal for all x if they step from each number to the next at the same x, which is tried at every
 step. For powers of two l is 0, and the product is the quotient.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 _AROUND = 8
-"""Floats on either side of (k + 1/2) · s, at the nearest of which a quotient steps from k to k + 1: it is off by an ulp or two."""
+"""Floats on either side of (k + 1/2) · s, among which a quotient steps from k to k + 1."""
 
 
 @functools.lru_cache(maxsize=1024)

@@ -21,8 +21,8 @@ from ..context import KernelContext
 from ..loops.coordinates import Bound
 from ..loops.liveness import all_operations
 from ..loops.scratch_reads import scratch_reads
-from ..matmul.repeated_products import lower_repeated_product
 from ..matmul.product_loops import ProductLoop, define_integer, lower_product_loop, product_loop
+from ..matmul.repeated_products import lower_repeated_product
 from ..memory.accesses import in_units
 from ..memory.advance import Advance
 from ..memory.affine import as_affine

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .....promotion.dataclass import dataclass
 from .....promotion.errors import UnsupportedError
 from ... import values
 from ...elementwise import NARROW, constant, memory_element, register_element
@@ -27,6 +26,7 @@ from ..reduce.loops import reduce
 from ..scalars import ZERO
 from .across_pairs import STEPS, LeftPairs
 from .decoding import Decoding
+from .operands import EVERYTHING, Operand, Wanted
 from .pairs import Pairs
 from .panels import Panel
 from .quads import Quads, form_of
@@ -37,43 +37,6 @@ from .stored_quads import stored_quads
 NEAR_COLUMNS = 64
 KEEP_ZEROS = ("arith.addf", "arith.subf", "arith.mulf", "arith.extf", "arith.truncf")
 """Operations on blocks that are zero where all operands are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """A matrix in memory: element [i, j] at `pointer + i · row + j · column` (elements), with limits from its mask.
-
-    gathered: its rows begin at the offsets that `row` points to.  decoding: how micro-kernels make floats of it, if memory
-    holds it in fewer bits, with the arguments of that in `decoded`.
-    """
-
-    pointer: V
-    row: V
-    column: V
-    bounds: tuple[Bound, ...]
-    gathered: bool = False
-    decoding: Decoding | None = None
-    decoded: tuple[V, ...] = ()
-
-    def limits(self, dim: int) -> set[str]:
-        """Returns the limits that its mask sets on a dimension."""
-        return {bound.limit.operand() for bound in self.bounds if bound.dim == dim}
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The bounds beyond which the product, and its right operand, are never read."""
-
-    result: Sequence[Bound] = ()
-    right: Sequence[Bound] = ()
-
-    @property
-    def turned(self) -> Wanted:
-        """The bounds of the transposed product."""
-        return Wanted([Bound(1 - bound.dim, bound.limit) for bound in self.result])
-
-
-EVERYTHING = Wanted()
 
 
 class Dots:
@@ -378,8 +341,8 @@ class Dots:
     ) -> Stored:  # fmt: skip
         """Emits a product of int8 summed in int32, four steps of k at a time (`quads.py`).
 
-        left: the left operand in memory, if it is known. repetition: how many such products are summed, and the bytes from one's
-        left and right operand to the next one's.
+        left: the left operand in memory, if it is known. repetition: how many such products are summed, and the bytes from
+        one's left and right operand to the next one's.
         """
         target, accumulate = self._sums(c, into, wanted)
         columns, machine, quads = c.shape[1], self.ev.target, stored_quads(self.ev, b)

@@ -25,7 +25,8 @@ from ..loops.coordinates import Bound, decompose_mask
 from ..memory.advance import Advance
 from ..nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
 from ..scalars import ZERO, is_constant
-from .dot import Wanted, is_zero
+from .dot import is_zero
+from .operands import Wanted
 
 DEPTH = 256
 """The fewest steps of k that a product should have."""

@@ -131,7 +131,8 @@ class Quads:
                 ]
             return state.results
 
-        found = self._repeatedly(f, repetition, [zero(type_)] * self.vectors, lambda _, step, sums: summed(f.gep(quads, step), sums))
+        start = [zero(type_)] * self.vectors
+        found = self._repeatedly(f, repetition, start, lambda _, step, sums: summed(f.gep(quads, step), sums))
         for v, total in enumerate(found):
             f.store(total, f.gep(packed, 4 * v * self.n), 4)
 

@@ -13,7 +13,7 @@ from xdsl.ir import Operation
 
 from ....tt.analysis.control_flow import terminator
 from ....tt.transforms.folding import constant_of, is_pure
-from ...syntax import element_name, is_tensor
+from ...syntax import attributes, element_name, is_tensor
 from ..context import KernelContext
 from .product_loops import added_per_iteration, define_integer, varies
 
@@ -23,7 +23,9 @@ def lower_repeated_product(k: KernelContext, op: Any) -> bool:
     low, high, step = (constant_of(operand) for operand in op.operands[:3])
     body = op.regions[0].blocks[0]
     dots = [inner for inner in body.ops if inner.name == "tt.dot"]
-    if low is None or high is None or step is None or step < 1 or len(op.operands) != 4 or len(dots) != 1 or k.bounds is not None:
+    if low is None or high is None or step is None or step < 1 or k.bounds is not None:
+        return False
+    if len(op.operands) != 4 or len(dots) != 1:  # one carried block
         return False
     dot, accumulator = dots[0], body.args[1]
     only = len(list(accumulator.uses)) == 1 and len(list(dot.results[0].uses)) == 1
@@ -39,11 +41,14 @@ def lower_repeated_product(k: KernelContext, op: Any) -> bool:
 
 
 def _is_plain(op: Operation) -> bool:
-    return not op.regions and (is_pure(type(op)) or (op.name == "tt.load" and "isVolatile" not in op.attributes))
+    return not op.regions and (is_pure(type(op)) or (op.name == "tt.load" and not attributes(op).get("isVolatile")))
 
 
 def _distance(operand: Any, body: Any, step: int) -> int | None:
-    """Returns the bytes from an iteration's block to the next one's, if it is loaded, and with the same mask."""
+    """Returns the bytes from an iteration's block to the next one's, if it is loaded, and with the same mask.
+
+    Indices must be i64, which do not wrap.
+    """
     load = getattr(operand, "op", None)
     if load is None or load.name != "tt.load":
         return None
@@ -51,6 +56,8 @@ def _distance(operand: Any, body: Any, step: int) -> int | None:
     if pointers is None or pointers.name != "tt.addptr" or not is_tensor(load.operands[0].type):
         return None
     base, offset = pointers.operands
+    if element_name(offset.type) != "i64" or element_name(body.args[0].type) != "i64":
+        return None
     if added_per_iteration(base, body, step, {}) != 0 or any(varies(other, body) for other in load.operands[1:]):
         return None
     return added_per_iteration(offset, body, step, {})
@@ -60,7 +67,7 @@ def _emit(k: KernelContext, op: Any, low: int, repetition: tuple[int, int, int])
     body = op.regions[0].blocks[0]
     dot = next(inner for inner in body.ops if inner.name == "tt.dot")
     start, replaced, s = (len(k.f.lines), k.f.block), dict(k.ev.replacement), k.ev.s
-    with k.f.scope():  # expressions that are taken back must not be found again
+    with k.f.scope(), k.ev.scope():  # what is taken back must not be found again
         define_integer(k, body.args[0], s.constant(low))
         for inner in body.ops:
             if inner is not dot and inner is not body.last_op:
