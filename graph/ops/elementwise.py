@@ -26,6 +26,7 @@ no public function:
 
     @exp_shifted  @exp_shifted_unchecked  @where_below  @one_unless_below  @x_phi  @x_sigmoid  @x_sigmoid_quick  @x_sigmoid_tanh
     @div_approximate   (float)
+    @sum_of_four   four products with the bytes of an int32 (int)
 """
 
 from __future__ import annotations
