@@ -28,6 +28,7 @@ from ..lowering.gc_paused import gc_paused, loading_modules
 from ..lowering.graph_passes.coded_weights import with_coded_weights
 from ..lowering.graph_passes.constants import fold_codes
 from ..lowering.graph_passes.integer_products import with_integer_products
+from ..lowering.graph_passes.selected_codes import with_selected_codes
 from ..lowering.keys import compile_key, constant_labels
 from ..lowering.numerics import checked_numerics
 from ..lowering.target import HostTarget
@@ -113,7 +114,7 @@ def compile(  # noqa: A001 - the public name
     if tune is not None:
         options = replace(options, schedule=_tuned(graph, threads, options, tune, resolved))
     if isinstance(resolved, HostTarget):
-        graph = _for_hosts(graph, numerics)
+        graph = _for_hosts(graph, numerics, resolved)
     graph = fold_codes(graph)
     compiled = _compiled(graph, resolved, options, cache, store, constant_labels(graph))
     constants = _constants(graph, compiled, {})
@@ -147,7 +148,7 @@ def _tuned(graph: Graph, threads: int | None, options: Options, tune: object, re
         return compile(graph, "cpu", threads=threads, numerics=options.numerics, schedule=schedule, cache=False)
 
     def tiled_with(schedule: ModelSchedule) -> Tiled:
-        return _tiled(fold_codes(_for_hosts(graph, options.numerics)), resolved, replace(options, schedule=schedule))
+        return _tiled(fold_codes(_for_hosts(graph, options.numerics, resolved)), resolved, replace(options, schedule=schedule))
 
     key = compile_key(graph, resolved, options.numerics)[:16]
     return tuned(tuning, f"{graph.name} {key} {resolved.cpu} {resolve_threads(threads)} threads", compile_with, tiled_with)
@@ -192,8 +193,9 @@ class _KeptGraph:
         return made
 
 
-def _for_hosts(graph: Graph, numerics: str) -> Graph:
-    return with_coded_weights(with_integer_products(graph, exact_only=numerics == "reproducible"))
+def _for_hosts(graph: Graph, numerics: str, target: HostTarget) -> Graph:
+    graph = with_selected_codes(with_integer_products(graph, numerics == "reproducible", target.interleaves_bytes))
+    return with_coded_weights(graph)
 
 
 def _staged(

@@ -34,6 +34,11 @@ class HostTarget:
         return 32 if self.has("avx512f") or self.triple.startswith("aarch64") else 16
 
     @property
+    def interleaves_bytes(self) -> bool:
+        """Whether it multiplies four bytes at a time (`vpdpbusd`), and one instruction picks bytes of two whole registers."""
+        return self.is_x86 and self.vector_bytes == 64 and self.has("avx512vnni", "avx512vbmi", "avx512bw")
+
+    @property
     def multiplies_pairs(self) -> bool:
         """Whether it multiplies pairs of bfloat16 (`vdpbf16ps`), in the registers that code is made for."""
         return self.is_x86 and self.vector_bytes == 64 and self.has("avx512bf16", "avx512bw")

@@ -80,6 +80,7 @@ KINDS: Mapping[str, Kind] = {
     "dtype": _DTYPE,
     "epsilon": (lambda value: _is_number(value) and 0 <= value < math.inf, "a finite number, 0 or more"),
     "exclusive": _FLAG,
+    "exponent": _INT,
     "extent": _SIZE,
     "extents": (_tuple_of(_is_name), "a tuple of named dims"),
     "has_bias": _FLAG,
@@ -132,6 +133,7 @@ class Attributes(TypedDict, total=False):
     dtype: DType
     epsilon: float
     exclusive: bool
+    exponent: int
     extent: Extent
     extents: tuple[Dim, ...]
     has_bias: bool

@@ -41,6 +41,12 @@ def bitcast(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes,
         )
 
 
+def four(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
+    """Require int32, whose four bytes are factors, and no more than four products."""
+    if dtypes[0] is not int32 or not 1 <= attrs["k"] <= 4:
+        raise ShapeError(f"{attrs['k']} products in {dtypes[0]}", "1 to 4 products in int32")
+
+
 def elements(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
     """Require elements along the reduced axes, except of bools: `any` and `all` of nothing exist."""
     if dtypes[0] is not bool_:

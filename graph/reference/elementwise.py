@@ -232,6 +232,19 @@ def one_unless_below(symbol: BoundSymbol, x: Array, y: Array) -> Array:
     return to_dtype(np.where(double(x) < double(y), 0.0, 1.0), symbol.dtype)
 
 
+@row("mul_bounded")
+def mul_bounded(symbol: BoundSymbol, x: Array, y: Array) -> Array:
+    return to_dtype(double(x) * double(y), symbol.dtype)
+
+
+@row("sum_of_four")
+def sum_of_four(symbol: BoundSymbol, *operands: Array) -> Array:
+    *xs, packed = operands
+    with np.errstate(over="ignore"):
+        parts = [x * (packed << (24 - 8 * number) >> 24) for number, x in enumerate(xs[: symbol.attrs["k"]])]
+        return np.asarray(sum(parts[1:], parts[0]), np.int32)
+
+
 @row("where_below")
 def where_below(symbol: BoundSymbol, x: Array, y: Array, z: Array) -> Array:
     return np.where(double(y) < double(z), x, np.zeros_like(x))

@@ -18,6 +18,7 @@ numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -37,6 +38,8 @@ SCALES = 2.0**-48, 2.0**48
 _MOVES = frozenset(("reshape", "permute", "windows", "slice", "flip", "broadcast_to"))
 _RIGHT_VIEWS = frozenset(("reshape", "permute", "slice"))
 _SHIFT = 128
+MIN_FOURS = 3
+"""Fewest taps that are summed in fours."""
 MAX_TAPS = 64
 """Taps of a sum of products; convolutions of single channels have no more (`graph/functions/spatial/convolution.py`)."""
 
@@ -84,10 +87,11 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product of a left operand with a matrix."""
+    """A product of a left operand with a matrix. largest: the exponent of two that no result in floats exceeds."""
 
     rows: Rows
     matrix: Matrix
+    largest: int = 0
 
     @property
     def read(self) -> Rows:
@@ -104,12 +108,13 @@ class Taps:
     """The sum over taps of views of one tensor of codes, each times a constant, as convolutions of single channels are.
 
     rows: what is read at each tap, which differ in their views alone.  factors: int8, in a shape that broadcasts against the
-    sum.  scale: of the factors at all taps, in that shape or (); None for sums in int32.
+    sum.  scale: of the factors at all taps, in that shape or (); None for sums in int32.  largest: as in `Product`.
     """
 
     rows: tuple[Rows, ...]
     factors: tuple[Array, ...]
     scale: Array | None
+    largest: int = 0
 
     @property
     def read(self) -> Rows:
@@ -117,10 +122,11 @@ class Taps:
         return self.rows[0]
 
 
-def with_integer_products(graph: Graph, exact_only: bool = False) -> Graph:
+def with_integer_products(graph: Graph, exact_only: bool = False, fours: bool = False) -> Graph:
     """Return a finished graph with products of codes in int8; the graph itself where there are none, or loops or branches.
 
-    exact_only: whether products that the graph states in floats stay as they are.
+    exact_only: whether products that the graph states in floats stay as they are. fours: whether sums over taps are sums of
+    four products each (`sum_of_four`), of unsigned codes.
     """
     if has_control(graph):
         return graph
@@ -137,7 +143,7 @@ def with_integer_products(graph: Graph, exact_only: bool = False) -> Graph:
                 inner.update(_sums_below(symbol, len(terms)))
         if product is not None and not (exact_only and product.scale is not None):
             found[symbol.id] = product
-    return _Rewriting(graph, found).run() if found else graph
+    return _Rewriting(graph, found, fours).run() if found else graph
 
 
 # -- finding ---------------------------------------------------------------------------------------------------------------
@@ -155,8 +161,10 @@ def _product(symbol: Symbol) -> Product | None:
     matrix = _matrix(symbol.inputs[1], rows.scale is not None)
     if matrix is None:
         return None
-    sums = np.abs(matrix.codes.astype(np.int64)).sum(-2)
-    return Product(rows, matrix) if matrix.scale is None or _fits(rows, sums, matrix.scale) else None
+    if matrix.scale is None:
+        return Product(rows, matrix)
+    largest = _largest(rows, np.abs(matrix.codes.astype(np.int64)).sum(-2, keepdims=True), matrix.scale)
+    return None if largest is None else Product(rows, matrix, largest)
 
 
 def _terms(symbol: Symbol) -> list[tuple[Symbol, Symbol]]:
@@ -202,23 +210,28 @@ def _taps(symbol: Symbol, terms: Sequence[tuple[Symbol, Symbol]]) -> Taps | None
         rows.append(one)
         factors.append(other.codes)
         scale = other.scale
-    if scale is not None and not _fits(rows[0], sum(np.abs(each.astype(np.int64)) for each in factors), scale):  # type: ignore[arg-type]
-        return None
-    return Taps(tuple(rows), tuple(factors), scale)
+    if scale is None:
+        return Taps(tuple(rows), tuple(factors), None)
+    largest = _largest(rows[0], sum(np.abs(each.astype(np.int64)) for each in factors), scale)  # type: ignore[arg-type]
+    return None if largest is None else Taps(tuple(rows), tuple(factors), scale, largest)
 
 
-def _fits(rows: Rows, sums: Array, scale: Array) -> bool:
-    """Return whether sums of codes stay in int32, and no scale makes floats overflow or denormal.
+def _largest(rows: Rows, sums: Array, scale: Array) -> int | None:
+    """Return the exponent of two that no result in floats exceeds.
 
-    sums: of the magnitudes of the factors of each result.
+    None where sums of codes leave int32, or a scale makes floats overflow or denormal. sums: of the magnitudes of the factors
+    of each result, in a shape that broadcasts against the scales.
     """
     zero = rows.signed_zero
     assert zero is not None
     assert rows.scale is not None
-    largest = sums.max(initial=0) * max(_SHIFT + zero, _SHIFT - 1 - zero)
+    most = sums * max(_SHIFT + zero, _SHIFT - 1 - zero)
     scales = np.abs(np.append(scale.ravel(), np.float32(rows.scale)))
     inside = (scales == 0) | ((scales >= SCALES[0]) & (scales <= SCALES[1]))
-    return bool(largest < 1 << 31 and inside.all())
+    if most.max(initial=0) >= 1 << 31 or not inside.all():
+        return None
+    result = (most * np.abs(scale.astype(np.float64))).max(initial=0) * abs(rows.scale)
+    return math.frexp(result * (1 + 2.0**-20))[1]  # with what rounding the sum, the scale and their product adds
 
 
 def _views(symbol: Symbol, names: frozenset[str]) -> tuple[Symbol, tuple[Symbol, ...]]:
@@ -335,18 +348,19 @@ def _narrowed(codes: Array, scale: Array | None) -> Matrix | None:
 class _Rewriting:
     """Copies a graph. Of a symbol its value is made, its codes as int8, or both: what is read."""
 
-    def __init__(self, graph: Graph, products: Mapping[int, Product | Taps]) -> None:
-        self.graph, self.target, self.products = graph, graph.rewriting(), products
+    def __init__(self, graph: Graph, products: Mapping[int, Product | Taps], fours: bool) -> None:
+        self.graph, self.target, self.products, self.fours = graph, graph.rewriting(), products, fours
         self.new: dict[int, Symbol] = {}
         self.signed: dict[int, Symbol] = {}
         self._chains: dict[tuple[object, ...], Symbol] = {}
-        wanted = {product.read.codes.id for product in products.values()}
+        wanted = {each.read.codes.id for each in products.values() if not self._in_fours(each)}
+        unsigned = {each.read.codes.id for each in products.values() if self._in_fours(each)}
         as_codes = {symbol.id for symbol in graph.outputs}  # that are read as they are, too
         for symbol in graph.symbols:
             if symbol.op.name != "dequantize" or _point(symbol) is None:
                 as_codes.update([operand.id for operand in symbol.inputs])
         quantized = [symbol.id for symbol in graph.symbols if _is_quantized(symbol)]
-        self.moved = {each for each in quantized if each in wanted or each not in as_codes}
+        self.moved = {each for each in quantized if each in wanted or each not in as_codes | unsigned}
         """Codes of uint8 that are quantised to int8 instead."""
         conversions = [symbol for symbol in graph.symbols if symbol.op.name in ("quantize", "dequantize")]
         self._parameters = {operand.id for symbol in conversions for operand in symbol.inputs[1:] if _is_number(operand)}
@@ -373,7 +387,9 @@ class _Rewriting:
                 continue
             product = self.products.get(symbol.id)
             if product is not None:
-                signed.add(product.read.codes.id)
+                codes = product.read.codes
+                is_plain = self._in_fours(product) and codes.dtype is uint8 and codes.id not in self.moved
+                (plain if is_plain else signed).add(codes.id)
                 operands = [product.read.zero.id] if isinstance(product.read.zero, Symbol) else []
             elif self._stands_for_moved(symbol):
                 signed.add(operands[0])
@@ -414,21 +430,18 @@ class _Rewriting:
         return self.target.adopt(symbol, [self.new[operand.id] for operand in symbol.inputs])
 
     def _product(self, product: Product | Taps) -> Symbol:
-        apply, constant, zero = self.target.apply, self.target.constant, self._zero(product.read)
+        apply, constant = self.target.apply, self.target.constant
+        unsigned = self._in_fours(product)
+        zero = self._zero(product.read, unsigned)
         if isinstance(product, Product):
             codes = product.matrix.codes
             sums = codes.sum(-2, np.int32, keepdims=True)
             operands = self._left(product.rows, zero), constant(codes)
             total = apply("matmul", operands, {"accumulate": int32, "precision": "ieee"})
         else:
-            sums = sum((each.astype(np.int32) for each in product.factors[1:]), product.factors[0].astype(np.int32))
-            terms = [
-                apply("mul", (_cast(self._left(rows, zero), int32), constant(factors.astype(np.int32))))
-                for rows, factors in zip(product.rows, product.factors, strict=True)
-            ]
-            total = terms[0]
-            for term in terms[1:]:
-                total = apply("add", (total, term))
+            factors = [each.astype(np.int32) for each in product.factors]
+            sums = sum(factors[1:], factors[0])
+            total = self._in_four_bytes(product, zero) if unsigned else self._tap_by_tap(product, factors, zero)
         if isinstance(zero, Symbol):
             total = apply("sub", (total, apply("mul", (constant(sums), zero))))
         elif zero:
@@ -436,20 +449,62 @@ class _Rewriting:
         if product.scale is None or product.read.scale is None:
             return total
         scale = (product.scale.astype(np.float64) * product.read.scale).astype(np.float32)
-        return apply("mul", (_cast(total, float32), constant(scale)))
+        return apply("mul_bounded", (_cast(total, float32), constant(scale)), {"exponent": product.largest})
 
-    def _zero(self, rows: Rows) -> int | Symbol:
-        """Return the zero point of the codes as int8: a number, or a symbol of int32 without axes."""
+    def _in_fours(self, product: Product | Taps) -> bool:
+        """Return whether a sum over taps is one of four products each."""
+        if not self.fours or not isinstance(product, Taps) or len(product.factors) < MIN_FOURS:
+            return False
+        return all(each.shape == product.factors[0].shape for each in product.factors)
+
+    def _tap_by_tap(self, product: Taps, factors: Sequence[Array], zero: int | Symbol) -> Symbol:
+        apply, constant = self.target.apply, self.target.constant
+        terms = [
+            apply("mul", (_cast(self._left(rows, zero), int32), constant(each)))
+            for rows, each in zip(product.rows, factors, strict=True)
+        ]
+        total = terms[0]
+        for term in terms[1:]:
+            total = apply("add", (total, term))
+        return total
+
+    def _in_four_bytes(self, product: Taps, zero: int | Symbol) -> Symbol:
+        """Return a sum over taps as sums of up to four products, as many in each as can be, with factors in bytes of int32."""
+        apply, count = self.target.apply, len(product.factors)
+        parts = -(-count // 4)
+        total: Symbol | None = None
+        for part in range(parts):
+            taps = range(part * count // parts, (part + 1) * count // parts)
+            packed = sum((product.factors[tap].astype(np.int64) & 0xFF) << (8 * number) for number, tap in enumerate(taps))
+            xs = [self._unsigned(product.rows[tap], zero) for tap in taps]
+            operands = (*xs, *xs[:1] * (4 - len(xs)), self.target.constant(np.asarray(packed).astype(np.uint32).view(np.int32)))
+            found = apply("sum_of_four", operands, {"k": len(xs)})
+            total = found if total is None else apply("add", (total, found))
+        assert total is not None
+        return total
+
+    def _unsigned(self, rows: Rows, zero: int | Symbol) -> Symbol:
+        """Return the views of an operand as unsigned codes in int32."""
+        apply = self.target.apply
+        if rows.codes.id not in self.signed:
+            return _cast(self._left(rows, zero, self.new[rows.codes.id]), int32)
+        inside = zero - _SHIFT if isinstance(zero, int) else apply("sub", (zero, self.target.constant(np.int32(_SHIFT))))
+        flipped = apply("bitwise_xor", (self._left(rows, inside), self.target.constant(np.int8(-_SHIFT))))
+        return _cast(apply("bitcast", (flipped,), {"dtype": uint8}, uint8), int32)
+
+    def _zero(self, rows: Rows, unsigned: bool) -> int | Symbol:
+        """Return the zero point of the codes as int8, or unsigned: a number, or a symbol of int32 without axes."""
+        moved = (_SHIFT if unsigned else 0) - (_SHIFT if rows.codes.dtype is uint8 else 0)
         if not isinstance(rows.zero, Symbol):
-            return rows.zero - (_SHIFT if rows.codes.dtype is uint8 else 0)
+            return rows.zero + moved
         found = self.new[rows.zero.id]
         found = self.target.apply("reshape", (found,), {"shape": ()}) if found.shape else found
-        return self.target.apply("sub", (found, self.target.constant(np.int32(_SHIFT)))) if rows.codes.dtype is uint8 else found
+        return self.target.apply("add", (found, self.target.constant(np.int32(moved)))) if moved else found
 
-    def _left(self, rows: Rows, zero: int | Symbol) -> Symbol:
-        """Return the views of a left operand, of codes as int8, each padding and view made once."""
-        apply, found = self.target.apply, self.signed[rows.codes.id]
-        key: tuple[object, ...] = (rows.codes.id, zero if isinstance(zero, int) else zero.id)
+    def _left(self, rows: Rows, zero: int | Symbol, codes: Symbol | None = None) -> Symbol:
+        """Return the views of a left operand, each padding and view made once. codes: what of; as int8, where that is None."""
+        apply, found = self.target.apply, self.signed[rows.codes.id] if codes is None else codes
+        key: tuple[object, ...] = (found.id, zero if isinstance(zero, int) else zero.id)
         for view in (*rows.inner, *rows.outer):
             key = (*key, view.id)
             if key not in self._chains:
@@ -461,7 +516,7 @@ class _Rewriting:
                     else:
                         inside = apply("sub", (_cast(found, int32), zero))
                         padded = apply(view.op, (inside,), view.attrs)
-                        self._chains[key] = _cast(apply("add", (padded, zero)), int8)
+                        self._chains[key] = _cast(apply("add", (padded, zero)), found.dtype)
             found = self._chains[key]
         return found
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Mapping
+from typing import Any
 
 from ...promotion.errors import InternalError
 from . import conversions_fp8 as fp8
@@ -283,15 +285,21 @@ def clamped_float_to_int(fn: Function, x: V, to: str) -> V:
     return fn.select(fn.fcmp("ord", x, x), fn.cast("fptosi", x, to), values.zero(to))
 
 
-def nearest_integer(fn: Function, x: V, offset: int) -> V:
+def nearest_integer(fn: Function, x: V, attrs: Mapping[str, Any]) -> V:
     """Rounds floats that int32 can hold, or NaN, half to even, and adds an offset; NaN → 0.
 
-    One instruction rounds and converts.
+    One instruction rounds and converts. attrs: the offset; whether the sum is in int32, but not yet between `low` and `high`
+    (`fits`); whether none is NaN (`number`).
     """
     to = with_element(x.type, "i32")
     name = f"llvm.lrint.{mangle(to)}.{mangle(x.type)}"
-    whole = fn.add(fn.target_intrinsic(name, [x], to), values.const(offset, to))
-    return fn.select(fn.fcmp("ord", x, x), whole, values.zero(to))
+    whole = fn.target_intrinsic(name, [x], to)
+    if attrs["offset"]:
+        whole = fn.add(whole, values.const(attrs["offset"], to))
+    if "fits" in attrs:
+        whole = fn.intrinsic("smax", [whole, values.const(attrs["low"], to)])
+        return fn.intrinsic("smin", [whole, values.const(attrs["high"], to)])
+    return whole if "number" in attrs else fn.select(fn.fcmp("ord", x, x), whole, values.zero(to))
 
 
 # -- integer → float ----------------------------------------------------------------

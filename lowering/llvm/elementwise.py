@@ -275,6 +275,8 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
             return conversions.clamped_float_to_int(f, x, out)
         case "arith.fptosi" | "arith.fptoui":
             return conversions.float_to_int_saturating(f, x, target, op == "arith.fptosi")
+        case "arith.extsi" if isinstance(x, ConstantInt) and x.type in ("i8", "i16", "i32") and not is_ptx(f):
+            return const(x.number, out)
         case "arith.extsi":
             return f.cast("sext", x, out)
         case "arith.extui":
@@ -392,7 +394,7 @@ def emit_map(
             facts = (fact in attrs for fact in (IN_RANGE, division.ROUNDED, division.BOUNDED))
             return division.divide(f, xs[0], operands[1], operands[2], *facts)
         case conversions.NEAREST:
-            return conversions.nearest_integer(f, xs[0], attrs["offset"])
+            return conversions.nearest_integer(f, xs[0], attrs)
         case "tt.extern_elementwise":
             return emit_call(f, str(attrs["symbol"]), xs, register_element(elem))
         case "tt.mulhiui":

@@ -364,6 +364,13 @@ class Frame:
         terms += quotient_terms(self.indices, self.kernel.nest, merged, at, self.index(merged.dim), self.kernel.extent)
         return [Block(term, (merged.dim,), I64) for term in terms]
 
+    def divide_rows(self, value: Value) -> None:
+        """Emits the quotients that a load's address has along merged axes, so that a loop over others finds them computed."""
+        at = value.attrs["at"] if value.op == "load" else Affine()
+        for each in {self.coordinates[axis]: None for axis, _ in at.terms if axis in self.coordinates}:
+            if isinstance(each, Merged):
+                self._merged_terms(each, at)
+
     def offsets(self, start: Index, terms: Sequence[Block], order: tuple[Dimension, ...]) -> SSAValue:
         """Adds up the parts of an element offset as a block over `order` (a scalar when that is empty)."""
         b, indices = self.builder, self.indices

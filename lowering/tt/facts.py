@@ -35,7 +35,9 @@ DIVISIBILITY = "tt.divisibility"
 """Attribute of a parameter: a power of two that divides its address (in bytes) or its value."""
 MAX_DIVISIBILITY = 1 << 30
 """The largest divisor that is told apart: nothing is made of larger ones."""
-FACTS = (PROGRAM_ORDER, INDEX_BITS, STOPPABLE, NOALIAS)
+LARGEST = "joinery.largest"
+"""Attribute of an operation whose results are floats: n, where none is NaN, and none larger than 2^n."""
+FACTS = (PROGRAM_ORDER, INDEX_BITS, STOPPABLE, NOALIAS, LARGEST)
 """Attributes that must be true, and that nothing checks."""
 
 # Results of passes

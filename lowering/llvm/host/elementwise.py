@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ....promotion.errors import UnsupportedError
-from ...tt.facts import IN_RANGE
 from .. import division
-from ..conversions import CLAMPED, NEAREST
-from ..elementwise import constant, emit_map, is_elementwise
+from ..conversions import CLAMPED
+from ..elementwise import emit_map, is_elementwise
 from ..syntax import attributes, element_name, is_tensor, shape_of
-from ..values import ConstantFloat, V, integer, is_integer
+from ..values import V, integer, is_integer
+from .codes.fours import sum_of_four
+from .codes.nearest import clamped, inverse_of, moved_code, narrowed_code, nearest_code, to_be_rounded
 from .context import KernelContext
 from .memory.affine import OPPOSITE, WIDENING, bound_of, fold
 from .memory.offsets import LOWEST, is_static, may_bound, may_widen
-from .nodes import Affine, Map, Node, Splat, View
+from .nodes import Affine, Map, Node, Splat
 from .scalars import is_constant
 
 
@@ -102,86 +102,23 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
             if begin is not None and may_bound(k, op, operands):
                 facts["begin"] = begin
     if op.name in ("arith.divf", "tt.precise_divf", "tt.approx_divf") and elem == "f32":
-        inverse = _inverse(operands[1])
+        inverse = inverse_of(operands[1])
         if inverse is not None:
             return k.shallow(Map(shape, elem, division.DIVIDE, (*operands, inverse), facts))
-    if op.name == "arith.extsi" and elem == "i32" and (code := _narrowed_code(operands[0])) is not None:
+    if op.name == "arith.extsi" and elem == "i32" and (code := narrowed_code(operands[0])) is not None:
         return code
-    if op.name == "math.roundeven":
-        operands = [_to_be_rounded(k, operands[0])]
-    if op.name == "arith.fptosi" and elem == "i32" and operands[0].elem == "f32" and _clamped(operands[0]) is not None:
-        codes = _nearest_code(operands[0])
+    if op.name in ("arith.addi", "arith.subi") and elem == "i32" and (code := moved_code(op.name, *operands)) is not None:
+        return k.shallow(code)
+    if elem == "i32" and len(operands) == 2 and (four := sum_of_four(op.name, operands, k.ev.target)) is not None:
+        return k.shallow(four)
+    if op.name == "math.roundeven" and isinstance(operands[0], Map) and id(operands[0]) not in k.ev.replacement:
+        operands = [to_be_rounded(operands[0])]
+    if op.name == "arith.fptosi" and elem == "i32" and operands[0].elem == "f32" and clamped(operands[0]) is not None:
+        codes = nearest_code(operands[0], k.ev.target)
         if codes is not None:
             return k.shallow(codes)
         facts[CLAMPED] = True
     return k.shallow(Map(shape, elem, op.name, tuple(operands), facts))
-
-
-def _to_be_rounded(k: KernelContext, node: Node) -> Node:
-    """Returns a quotient in the form for what is rounded to whole numbers; any other block as it is."""
-    if not isinstance(node, Map) or node.op != division.DIVIDE or IN_RANGE in node.attrs or id(node) in k.ev.replacement:
-        return node
-    inverse = _inverse(node.operands[1], {division.ROUNDED: True})
-    assert inverse is not None
-    return Map(node.shape, node.elem, node.op, (*node.operands[:2], inverse), {**node.attrs, division.ROUNDED: True})
-
-
-def _clamped(node: Node) -> tuple[Node, float, float] | None:
-    """Returns what is clamped between two constants that int32 holds, and these; None for any other block."""
-    inner, high = _with_constant(node, "arith.minimumf")
-    source, low = (None, None) if inner is None else _with_constant(inner, "arith.maximumf")
-    if source is None or low is None or high is None or not -(2.0**31) <= low <= high < 2.0**31:
-        return None
-    return source, low, high
-
-
-def _with_constant(node: Node, op: str) -> tuple[Node | None, float | None]:
-    """Returns the operands of an operation whose second one is a constant."""
-    if isinstance(node, Map) and node.op == op and isinstance(node.operands[1], Splat):
-        value = node.operands[1].value.printed()
-        return node.operands[0], value.number if isinstance(value, ConstantFloat) else None
-    return None, None
-
-
-LARGEST_CODE = 1 << 16
-
-
-def _nearest_code(node: Node) -> Map | None:
-    """Returns clamp(round(x / s) + z, low, high) as an integer, for constants: a usable divisor s, and small integers.
-
-    x is clamped first, to what rounds to the ends less z: a quarter beyond them. Then no quotient overflows, and one
-    instruction rounds it and makes it an integer. None for any other block.
-    """
-    found = _clamped(node)
-    assert found is not None
-    whole, low, high = found
-    moved, zero = _with_constant(whole, "arith.addf")
-    rounded, zero = (whole, 0.0) if moved is None else (moved, zero)
-    if zero is None or not all(abs(number) <= LARGEST_CODE and number == int(number) for number in (low, high, zero)):
-        return None
-    if not isinstance(rounded, Map) or rounded.op != "math.roundeven":
-        return None
-    quotient = rounded.operands[0]
-    if not isinstance(quotient, Map) or division.ROUNDED not in quotient.attrs:
-        return None
-    dividend, scale = _with_constant(quotient, division.DIVIDE)
-    if dividend is None or scale is None or not division.is_usable(scale):
-        return None
-    shape, ends = node.shape, [(low - zero - 0.25) * scale, (high - zero + 0.25) * scale]
-    bounds = [Splat(shape, "f32", constant(end, "f32")) for end in ends]
-    inside = Map(shape, "f32", "arith.minimumf", (Map(shape, "f32", "arith.maximumf", (dividend, bounds[0])), bounds[1]))
-    facts = {**quotient.attrs, division.BOUNDED: True}
-    code = Map(shape, "f32", division.DIVIDE, (inside, *quotient.operands[1:]), facts)
-    return Map(shape, "i32", NEAREST, (code,), {"offset": int(zero), "low": low, "high": high})
-
-
-def _narrowed_code(node: Node) -> Node | None:
-    """Returns the integers that a block of i8 was made of, where they are codes in its range; None for any other block."""
-    if isinstance(node, Map) and node.op == "arith.trunci" and node.elem == "i8":
-        code = node.operands[0]
-        if isinstance(code, Map) and code.op == NEAREST and -128 <= code.attrs["low"] <= code.attrs["high"] <= 127:
-            return code
-    return None
 
 
 def folded(
@@ -198,16 +135,3 @@ def folded(
     if lowest == 0 and not (isinstance(source, Affine) and is_static(source)):
         return None
     return form if not isinstance(source, Affine) or may_widen(k, source, op, lowest) else None
-
-
-def _inverse(divisor: Node, facts: dict[str, Any] | None = None) -> Node | None:
-    """Returns the reciprocal of a block that has fewer values than elements, as a node of its own: computed once per value."""
-    match divisor:
-        case Splat():
-            one = Splat((), divisor.elem, divisor.value)
-            return View(divisor.shape, divisor.elem, Map((), "f32", division.RECIPROCAL, (one,), facts or {}), ())
-        case View() if any(n > 1 and d not in divisor.dims for d, n in enumerate(divisor.shape)):
-            source = divisor.source
-            inverse = Map(source.shape, "f32", division.RECIPROCAL, (source,), facts or {})
-            return View(divisor.shape, divisor.elem, inverse, divisor.dims)
-    return None

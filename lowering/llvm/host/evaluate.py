@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from ....promotion.errors import InternalError
 from ...target import CACHE_LINE, HostTarget
 from ..elementwise import (
-    emit_map,
     from_memory,
     memory_element,
     memory_size,
@@ -24,6 +23,7 @@ from ..elementwise import (
 from ..ir import Function
 from ..op_lines import NodeLines
 from ..values import NULL, TRUE, V, i64, int_vector, is_integer, is_zero, lanes, vector, zero
+from .codes.fours import emitted
 from .loops.coordinates import (
     ORIGIN,
     Bound,
@@ -121,9 +121,7 @@ class Evaluator:
             case Map(op="arith.cmpi") if (compared := compared_lanes(self.s, self.target, node, coordinates)) is not None:
                 return compared
             case Map():
-                operands = [self.at(operand, coordinates, mask) for operand in node.operands]
-                elems = [operand.elem for operand in node.operands]
-                return emit_map(self.f, node.op, node.elem, operands, elems, node.attrs)
+                return emitted(self.f, node, [self.at(operand, coordinates, mask) for operand in node.operands])
             case View():
                 return self.at(node.source, self.through(node, coordinates), mask)
             case Load():

@@ -183,6 +183,18 @@ def pow_float(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SS
     return b.binary("math.powf", operands[0], operands[1])
 
 
+def sum_of_four(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType, count: int = 4) -> SSAValue:
+    """Emits the sum of up to four products with the bytes of the last operand, in the form that hosts look for."""
+    *xs, packed = operands
+    total: SSAValue | None = None
+    for number, x in enumerate(xs[:count]):
+        high = packed if number == 3 else b.binary("arith.shli", packed, like(b, 24 - 8 * number, packed))
+        product = b.binary("arith.muli", x, b.binary("arith.shrsi", high, like(b, 24, high)))
+        total = product if total is None else b.binary("arith.addi", total, product)
+    assert total is not None
+    return total
+
+
 def shift_left(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """Emits a left shift, which is 0 for an amount outside [0, width). As an unsigned number a negative
     amount is large."""

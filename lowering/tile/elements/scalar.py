@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import IntegerAttr, i32
+from xdsl.ir import OpResult, SSAValue
 
 from ....graph.ops.table import OPS
 from ....promotion.dataclass import dataclass
@@ -19,6 +20,7 @@ from ....promotion.dtype import DType
 from ....promotion.errors import InternalError, UnsupportedError
 from ...tt.builder.block_builder import BlockBuilder
 from ...tt.dialect.context import operation_class
+from ...tt.facts import LARGEST
 from ...tt.types import F32
 from ..blocks import register_type
 from . import activations
@@ -65,6 +67,7 @@ EMITTERS: dict[str, dict[str, a.Emitter]] = {
     "@x_sigmoid_tanh": {"float": activations.x_sigmoid_tanh},
     "@div_approximate": {"float": a.div_approximate},
     "@shift_left": dict.fromkeys(_INTEGERS, a.shift_left),
+    "@sum_of_four": {"int": a.sum_of_four},
     "@shift_right": dict.fromkeys(_INTEGERS, a.shift_right),
 }
 """Emitters by the name that the op table gives them and the kind of the operands."""
@@ -98,10 +101,15 @@ def emit(call: Call, operands: Sequence[SSAValue]) -> SSAValue:
     if call.op == "where":  # moves values: any dtype will do
         return b.select(*operands)
     text = _realisation(call)
+    if call.op == "sum_of_four":
+        return a.sum_of_four(b, operands, sources[0], int(str(call.attrs["k"])))
     known = _with_known_exponent(call, operands) if call.op == "pow" else None
     result = known if known is not None else _emit_text(call, text, operands)
     if call.dtype.name == "tensor_float32" and call.op not in _EXACT:
         result = round_tensor_float32(b, result)
+    if call.op == "mul_bounded":
+        assert isinstance(result, OpResult)
+        result.op.attributes[LARGEST] = IntegerAttr(int(str(call.attrs["exponent"])), i32)
     return result
 
 

@@ -51,6 +51,8 @@ def _contraction(
         total = _step(frame.child({product.k: inner}), product, rows, inner, columns, zeros, packed)
     else:
         frame.hoist(value.operands, [product.k, *product.outer])
+        if packed is not None:
+            frame.divide_rows(kernel.nest.body[value.operands[0]])
         indices = kernel.indices
         steps = indices.ceil_div(kernel.axis_extent(product.k), step)
         count = steps

@@ -22,6 +22,7 @@ from ..loops.coordinates import Bound
 from ..loops.liveness import all_operations
 from ..loops.scratch_reads import scratch_reads
 from ..matmul.product_loops import ProductLoop, define_integer, lower_product_loop, product_loop
+from ..matmul.repeated_products import lower_repeated_product
 from ..memory.accesses import in_units
 from ..memory.advance import Advance
 from ..memory.affine import as_affine
@@ -88,6 +89,8 @@ def lower_for(k: KernelContext, op: Any) -> None:
     induction, *arguments = body.args
     inits = list(op.operands[3:])
     _materialize_captured(k, body)
+    if lower_repeated_product(k, op):
+        return
     yielded = terminator(body).operands
     carried_scalars: list[int] = []
     inductions: dict[int, Advance] = {}

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .....promotion.dataclass import dataclass
 from .....promotion.errors import UnsupportedError
 from ... import values
 from ...elementwise import NARROW, constant, memory_element, register_element
@@ -27,6 +26,7 @@ from ..reduce.loops import reduce
 from ..scalars import ZERO
 from .across_pairs import STEPS, LeftPairs
 from .decoding import Decoding
+from .operands import EVERYTHING, Operand, Wanted
 from .pairs import Pairs
 from .panels import Panel
 from .quads import Quads, form_of
@@ -37,43 +37,6 @@ from .stored_quads import stored_quads
 NEAR_COLUMNS = 64
 KEEP_ZEROS = ("arith.addf", "arith.subf", "arith.mulf", "arith.extf", "arith.truncf")
 """Operations on blocks that are zero where all operands are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """A matrix in memory: element [i, j] at `pointer + i · row + j · column` (elements), with limits from its mask.
-
-    gathered: its rows begin at the offsets that `row` points to.  decoding: how micro-kernels make floats of it, if memory
-    holds it in fewer bits, with the arguments of that in `decoded`.
-    """
-
-    pointer: V
-    row: V
-    column: V
-    bounds: tuple[Bound, ...]
-    gathered: bool = False
-    decoding: Decoding | None = None
-    decoded: tuple[V, ...] = ()
-
-    def limits(self, dim: int) -> set[str]:
-        """Returns the limits that its mask sets on a dimension."""
-        return {bound.limit.operand() for bound in self.bounds if bound.dim == dim}
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The bounds beyond which the product, and its right operand, are never read."""
-
-    result: Sequence[Bound] = ()
-    right: Sequence[Bound] = ()
-
-    @property
-    def turned(self) -> Wanted:
-        """The bounds of the transposed product."""
-        return Wanted([Bound(1 - bound.dim, bound.limit) for bound in self.result])
-
-
-EVERYTHING = Wanted()
 
 
 class Dots:
@@ -372,20 +335,39 @@ class Dots:
             return result
         return self.nests.materialize(result if elem == c.elem else _rounded(result, c.elem), into)
 
-    def _dot_int8(self, a: Node, b: Node, c: Node, into: Stored | None, wanted: Sequence[Bound]) -> Stored:
-        """Emits a product of int8 summed in int32, four steps of k at a time (`quads.py`)."""
+    def _dot_int8(
+        self, a: Node, b: Node, c: Node, into: Stored | None, wanted: Sequence[Bound], left: Operand | None = None,
+        repetition: tuple[V, ...] = (),
+    ) -> Stored:  # fmt: skip
+        """Emits a product of int8 summed in int32, four steps of k at a time (`quads.py`).
+
+        left: the left operand in memory, if it is known. repetition: how many such products are summed, and the bytes from
+        one's left and right operand to the next one's.
+        """
         target, accumulate = self._sums(c, into, wanted)
         columns, machine, quads = c.shape[1], self.ev.target, stored_quads(self.ev, b)
         n, vectors = machine.vector_bytes // memory_size_of("i32"), self._vectors(columns)
         if quads is not None and quads.columns % (vectors * n):
             quads = None
-        left = self._side_by_side(a, "i8")
+        left = left or self._side_by_side(a, "i8")
         right = self._operand(b, "i8", True, False) if quads is None else Operand(quads.pointer, ZERO, ZERO, quads.bounds)
         stored = 0 if quads is None else quads.columns
         ragged = not stored and (bool(right.limits(1)) or columns % (vectors * n) != 0)
-        panel = Quads(form_of(machine), n, vectors, machine.registers, left.gathered, ragged, stored)
-        self._by_panels(panel, (left, right), target, c, a.shape[1], accumulate, wanted)
+        panel = Quads(form_of(machine), n, vectors, machine.registers, left.gathered, ragged, stored, bool(repetition))
+        self._by_panels(panel, (left, right), target, c, a.shape[1], accumulate, wanted, repetition)
         return target
+
+    def repeated(self, a: Node, b: Node, c: Node, repetition: tuple[V, ...], wanted: Sequence[Bound]) -> Stored | None:
+        """Emits the sum of c and some products of int8, as `_dot_int8` does; None, where B does not lie in quads or A not in
+        place."""
+        if a.elem != "i8" or c.elem != "i32" or len(a.shape) != 2 or c.shape[1] == 1:
+            return None
+        quads, direct = stored_quads(self.ev, b), self._direct(a, "i8")
+        n = self.ev.target.vector_bytes // memory_size_of("i32")
+        if quads is None or quads.columns % (self._vectors(c.shape[1]) * n):
+            return None
+        left = direct if direct is not None and is_integer(direct.column, 1) else self._gathered(a, "i8")
+        return None if left is None else self._dot_int8(a, b, c, None, wanted, left, repetition)
 
     def _dot_bfloat16(self, a: Node, b: Node, c: Node, into: Stored | None, wanted: Wanted) -> Stored | None:
         """Emits a product of bfloat16 summed in float32, two steps of k at a time (`pairs.py`).
@@ -443,7 +425,7 @@ class Dots:
 
     def _by_panels(
         self, panel: Quads | Pairs, operands: tuple[Operand, Operand], target: Stored, c: Node, depth: int, accumulate: bool,
-        wanted: Sequence[Bound],
+        wanted: Sequence[Bound], repetition: tuple[V, ...] = (),
     ) -> None:  # fmt: skip
         """Emits a product whose elements are multiplied in groups along k, one panel of columns after the other."""
         (left, right), (rows, columns) = operands, c.shape
@@ -464,7 +446,7 @@ class Dots:
                 start, between = f.gep(right.pointer, f.mul(column, right.column), "i16"), right.column
             live = f.smax(f.sub(j, column), ev.s.constant(0))
             there = [left.pointer, left.row, start, between, f.gep(target.pointer, column, "i32"), ldc]
-            f.call(f.module.provide(panel), "void", [*there, m, k, TRUE if accumulate else FALSE, packed, live])
+            f.call(f.module.provide(panel), "void", [*there, m, k, TRUE if accumulate else FALSE, packed, live, *repetition])
 
         with f.loop(0, read, panel.width) as state:
             if panel.vectors == 1 or is_constant(read):

@@ -25,7 +25,8 @@ from ..loops.coordinates import Bound, decompose_mask
 from ..memory.advance import Advance
 from ..nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
 from ..scalars import ZERO, is_constant
-from .dot import Wanted, is_zero
+from .dot import is_zero
+from .operands import Wanted
 
 DEPTH = 256
 """The fewest steps of k that a product should have."""
@@ -217,27 +218,50 @@ def _moving_limits(k: KernelContext, loop: ProductLoop) -> dict[str, int]:
 
 def _per_iteration(value: Any, loop: ProductLoop, body: Any) -> int | None:
     """Returns what an iteration adds to an integer, or to every element of a block of them; None when it is not known."""
+    return added_per_iteration(value, body, constant_of(loop.op.operands[2]), loop.scalars)
+
+
+def added_per_iteration(value: Any, body: Any, step: int | None, scalars: Mapping[int, int]) -> int | None:
+    """Returns what an iteration adds to an integer, or to every element of a block of them; None when it is not known.
+
+    step: what it adds to the loop's counter. scalars: as in `ProductLoop`.
+    """
     producer = getattr(value, "op", None)
     if producer is None:
         arguments = list(body.args)
         if value not in arguments:
             return 0
         position = arguments.index(value)
-        return constant_of(loop.op.operands[2]) if position == 0 else loop.scalars.get(position - 1)
+        return step if position == 0 else scalars.get(position - 1)
     if producer.parent is not body:
         return 0
     match producer.name:
         case "tt.splat" | "tt.broadcast" | "tt.expand_dims" | "arith.extsi":
-            return _per_iteration(producer.operands[0], loop, body)
+            return added_per_iteration(producer.operands[0], body, step, scalars)
         case "arith.addi" | "arith.subi":
-            left, right = (_per_iteration(operand, loop, body) for operand in producer.operands)
+            left, right = (added_per_iteration(operand, body, step, scalars) for operand in producer.operands)
             if left is None or right is None:
                 return None
             return left + right if producer.name == "arith.addi" else left - right
         case "arith.muli":
-            moved, factor = _per_iteration(producer.operands[0], loop, body), constant_of(producer.operands[1])
+            moved, factor = added_per_iteration(producer.operands[0], body, step, scalars), constant_of(producer.operands[1])
             return None if moved is None or factor is None else moved * factor
-    return 0 if producer.name in ("arith.constant", "tt.make_range") else None
+    return None if varies(value, body) else 0
+
+
+def varies(value: Any, body: Any) -> bool:
+    """Whether a value is computed of what changes from one iteration of a loop to the next."""
+    pending, seen = [value], set[int]()
+    while pending:
+        current = pending.pop()
+        producer = getattr(current, "op", None)
+        if producer is None:
+            if current in list(body.args):
+                return True
+        elif id(producer) not in seen:
+            seen.add(id(producer))
+            pending += producer.operands
+    return False
 
 
 def _deeper(node: Node, along: int, depth: int, iterations: int, reached: V, moving: Mapping[str, int]) -> Load | None:

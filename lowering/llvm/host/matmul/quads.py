@@ -10,6 +10,7 @@ Every form is exact: int32 wraps, and no instruction that saturates on the way (
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from .....promotion.dataclass import dataclass
@@ -44,7 +45,8 @@ class Quads:
 
     gathered: rows of A begin at the offsets that `ars` points to, which is their distance otherwise. ragged: of the panel's
     columns only `live` may be read; the others count as zeros. packed: scratch of `scratch_bytes`. stored: the columns of the
-    rows of quads that B lies in; 0 where it lies row by row. Its rows end with zeros up to a whole quad.
+    rows of quads that B lies in; 0 where it lies row by row. Its rows end with zeros up to a whole quad. repeated: the product
+    is the sum of `times` products, whose operands are `a_step` and `b_step` bytes apart, with sums in registers; B is stored.
     """
 
     form: Form
@@ -54,6 +56,7 @@ class Quads:
     gathered: bool = False
     ragged: bool = False
     stored: int = 0
+    repeated: bool = False
 
     @property
     def width(self) -> int:
@@ -66,15 +69,18 @@ class Quads:
 
     @property
     def name(self) -> str:
-        return f"jn_quads_{self.form}_{self.vectors}x{self.n}{'_gathered' * self.gathered}{'_ragged' * self.ragged}" + (
-            f"_stored{self.stored}" if self.stored else ""
-        )
+        kinds = "_gathered" * self.gathered + "_ragged" * self.ragged + "_repeated" * self.repeated
+        return f"jn_quads_{self.form}_{self.vectors}x{self.n}{kinds}" + (f"_stored{self.stored}" if self.stored else "")
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
         rows = "ptr" if self.gathered else "i64"
         return [("ptr", "a"), (rows, "ars"), ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"), ("i64", "m"),
-                ("i64", "k"), ("i1", "acc"), ("ptr", "packed"), ("i64", "live")]  # fmt: skip
+                ("i64", "k"), ("i1", "acc"), ("ptr", "packed"), ("i64", "live"), *self._repetition]  # fmt: skip
+
+    @property
+    def _repetition(self) -> list[tuple[str, str]]:
+        return [("i64", "times"), ("i64", "a_step"), ("i64", "b_step")] if self.repeated else []
 
     @property
     def height(self) -> int:
@@ -90,10 +96,10 @@ class Quads:
     def add(self, module: Module, linkage: str = "internal") -> None:
         """Add the function, and what it calls, to a module."""
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
-        a, ars, b, ldb, c, ldc, m, k, acc, packed, live = f.params
+        a, ars, b, ldb, c, ldc, m, k, acc, packed, live, *repetition = f.params
         if self.stored:
             if self.form == "vnni":
-                self._sum(f, b, k, packed)
+                self._sum(f, b, k, packed, repetition)
         elif self.ragged:
             whole, cut, done = f.label("whole"), f.label("cut"), f.label("packed")
             f.cond_branch(f.icmp("sge", live, i64(self.width)), whole, cut)
@@ -104,24 +110,41 @@ class Quads:
             f.start(done)
         else:
             self._pack(f, b, ldb, k, packed, None)
-        self._tiles(f, [a, ars, c, ldc, k, acc, packed, b if self.stored else f.gep(packed, 4 * self.width)], m)
+        quads = b if self.stored else f.gep(packed, 4 * self.width)
+        self._tiles(f, [a, ars, c, ldc, k, acc, packed, quads, *repetition], m)
         f.ret()
         module.add(f)
 
     # -- B ------------------------------------------------------------------
 
-    def _sum(self, f: Function, quads: V, k: V, packed: V) -> None:
+    def _sum(self, f: Function, quads: V, k: V, packed: V, repetition: Sequence[V]) -> None:
         """Emit what writes 128 times the sums of the columns of stored quads."""
         type_, moved = vector("i32", self.n), f.splat(const(_FLIP, "i32"), self.n)
-        with f.loop(0, k, QUAD, [zero(type_)] * self.vectors) as state:
-            row = f.gep(quads, f.mul(state.index, i64(self.stored)))
-            parts = [f.load(type_, f.gep(row, 4 * v * self.n), 1) for v in range(self.vectors)]
-            state.next = [
-                _sum_of_products(f, self.form, total, (moved,), (part,), self.n)
-                for total, part in zip(state.values, parts, strict=True)
-            ]
-        for v, total in enumerate(state.results):
+
+        def summed(first: V, sums: list[V]) -> list[V]:
+            with f.loop(0, k, QUAD, sums) as state:
+                row = f.gep(first, f.mul(state.index, i64(self.stored)))
+                parts = [f.load(type_, f.gep(row, 4 * v * self.n), 1) for v in range(self.vectors)]
+                state.next = [
+                    _sum_of_products(f, self.form, total, (moved,), (part,), self.n)
+                    for total, part in zip(state.values, parts, strict=True)
+                ]
+            return state.results
+
+        start = [zero(type_)] * self.vectors
+        found = self._repeatedly(f, repetition, start, lambda _, step, sums: summed(f.gep(quads, step), sums))
+        for v, total in enumerate(found):
             f.store(total, f.gep(packed, 4 * v * self.n), 4)
+
+    @staticmethod
+    def _repeatedly(f: Function, repetition: Sequence[V], sums: list[V], once: Callable[[V, V, list[V]], list[V]]) -> list[V]:
+        """Return what `once` makes of sums, or what it makes repeatedly, of how far on both operands are."""
+        if not repetition:
+            return once(i64(0), i64(0), sums)
+        times, a_step, b_step = repetition
+        with f.loop(0, times, 1, sums) as state:
+            state.next = once(f.mul(state.index, a_step), f.mul(state.index, b_step), list(state.values))
+        return state.results
 
     def _pack(self, f: Function, b: V, ldb: V, k: V, packed: V, live: V | None) -> None:
         """Emit what writes the quads of B, and before them 128 times the sums of the columns where A is moved by 128."""
@@ -180,7 +203,7 @@ class Quads:
 
     def _tiles(self, f: Function, common: list[V], m: V) -> None:
         """Emit the loop over tiles of rows, of two nearly equal heights."""
-        a, ars, c, ldc, k, acc, packed, quads = common
+        a, ars, c, ldc, k, acc, packed, quads, *repetition = common
         tiles = []
         for rows in range(1, self.height + 1):
             tile = self._micro_kernel(f.module, rows)
@@ -194,7 +217,7 @@ class Quads:
                 row = f.add(f.binary("mul", state.index, base), f.smin(state.index, longer))
                 tall = f.cast("zext", f.icmp("slt", state.index, longer), "i64")
                 first = [a, f.gep(ars, row, "i64")] if self.gathered else [f.gep(a, f.binary("mul", row, ars)), ars]
-                here = [*first, f.gep(c, f.binary("mul", row, ldc), "i32"), ldc, k, acc, packed, quads]
+                here = [*first, f.gep(c, f.binary("mul", row, ldc), "i32"), ldc, k, acc, packed, quads, *repetition]
                 labels, done = [f.label("tile") for _ in tiles], f.label("done")
                 cases = " ".join(f"i64 {i + 1}, label %{label}" for i, label in enumerate(labels))
                 f.emit(f"switch i64 {f.add(base, tall).operand()}, label %{done} [ {cases} ]")
@@ -208,9 +231,9 @@ class Quads:
         """Return the function C[mr, width] (+)= A[mr, k] · panel, with all of C in registers."""
         rows_type = "ptr" if self.gathered else "i64"
         parameters = [("ptr", "a"), (rows_type, "ars"), ("ptr", "c"), ("i64", "ldc"), ("i64", "k"), ("i1", "acc"),
-                      ("ptr", "packed"), ("ptr", "quads")]  # fmt: skip
+                      ("ptr", "packed"), ("ptr", "quads"), *self._repetition]  # fmt: skip
         f = Function(module, f"{self.name}_{mr}", parameters, attributes="nounwind noinline", linkage="internal")
-        a, ars, c, ldc, k, acc, packed, quads = f.params
+        a, ars, c, ldc, k, acc, packed, quads, *repetition = f.params
         type_ = vector("i32", self.n)
         rows = [f.gep(a, f.load("i64", ars, 8)) if self.gathered else a]
         results = [c]
@@ -228,6 +251,20 @@ class Quads:
         if self.form == "vnni":
             extra = [f.load(type_, f.gep(packed, 4 * v * self.n), 4) for v in range(self.vectors)]
             tile = [f.sub(each, extra[number % self.vectors]) for number, each in enumerate(tile)]
+
+        def once(a_step: V, b_step: V, tile: list[V]) -> list[V]:
+            return self._products(f, [f.gep(row, a_step) for row in rows], f.gep(quads, b_step), k, tile)
+
+        total = self._repeatedly(f, repetition, tile, once)
+        for r in range(mr):
+            for v in range(self.vectors):
+                f.store(total[r * self.vectors + v], f.gep(results[r], v * self.n, "i32"), 4)
+        f.ret()
+        return f
+
+    def _products(self, f: Function, rows: Sequence[V], quads: V, k: V, tile: list[V]) -> list[V]:
+        """Return sums plus the products of rows of A with the quads of a panel."""
+        type_ = vector("i32", self.n)
 
         def step(at: V, tile: list[V], taken: list[V] | None) -> list[V]:
             """Emit the products of one quad of every row, at step `at` of k. taken: these, where they are not in memory."""
@@ -260,7 +297,7 @@ class Quads:
             return state.results
 
         bulk = f.binary("and", k, i64(-QUAD))
-        if mr >= 4:
+        if len(rows) >= 4:
             unrolled = f.binary("and", k, i64(-QUAD * UNROLL))
             tile = steps(0, unrolled, UNROLL, tile)
             tile = steps(unrolled, bulk, 1, tile)
@@ -273,12 +310,7 @@ class Quads:
         tail_end = f.block
         f.branch(done)
         f.start(done)
-        total = [f.phi(type_, [(one, before), (other, tail_end)]) for one, other in zip(tile, longer, strict=True)]
-        for r in range(mr):
-            for v in range(self.vectors):
-                f.store(total[r * self.vectors + v], f.gep(results[r], v * self.n, "i32"), 4)
-        f.ret()
-        return f
+        return [f.phi(type_, [(one, before), (other, tail_end)]) for one, other in zip(tile, longer, strict=True)]
 
     def _ends(self, f: Function, row: V, bulk: V, k: V) -> V:
         """Return the last one to three bytes of a row as a quad, and read no other row. What B has beyond them is zero."""

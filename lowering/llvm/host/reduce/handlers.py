@@ -17,7 +17,7 @@ from ..control.branches import lower_scalars
 from ..control.regions import is_straight, reduce_by_region, scan_by_region
 from ..loops.coordinates import Bound
 from ..loops.scratch_reads import scratch_reads
-from ..matmul.dot import Wanted
+from ..matmul.operands import Wanted
 from ..nodes import Node, Stored
 from .combine import Combine
 from .deferred_scans import defer

@@ -1,0 +1,70 @@
+"""Convolutions of bytes whose outer taps are one product with sums in registers, beside NumPy, and loops that are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+
+
+def _codes(shape: tuple[int, ...], seed: int = 0) -> Any:
+    return np.random.default_rng(sum(shape) + seed).integers(-128, 128, shape).astype(np.int8)
+
+
+def _convolved(x: Any, w: Any, pads: Any, stride: int, dilation: int) -> Any:
+    wide = np.pad(x.astype(np.int64), ((0, 0), *pads, (0, 0)))
+    reach = [(size - 1) * dilation + 1 for size in w.shape[:2]]
+    windows = np.lib.stride_tricks.sliding_window_view(wide, reach, (1, 2))[:, ::stride, ::stride, :, ::dilation, ::dilation]
+    return np.einsum("nhwcij,ijcf->nhwf", windows, w.astype(np.int64))
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("kernel", [(3, 3), (7, 7), (2, 5), (5, 2), (11, 1)])
+@pytest.mark.parametrize("filters", [9, 16, 17, 33, 64, 70, 144])
+@pytest.mark.parametrize("channels", [1, 3, 4, 5, 16, 100])
+def test_convolutions(channels: int, filters: int, kernel: tuple[int, int]) -> None:
+    rng = np.random.default_rng(channels + filters)
+    x, w = _codes((2, 13, 12, channels)), _codes((*kernel, channels, filters), 1)
+    pads = [(int(rng.integers(0, 4)), int(rng.integers(0, 4))) for _ in range(2)]
+    stride, dilation = int(rng.integers(1, 3)), 1 if max(kernel) > 5 else int(rng.integers(1, 3))
+    expected = _convolved(x, w, pads, stride, dilation)
+    for batch in (2, "n"):
+        graph = jn.Graph("g", [jn.TensorType(jn.int8, (batch, *x.shape[1:]), "x")])
+        weights = graph.constant(w.astype(np.int32))
+        graph.output(jn.conv(graph.inputs[0].cast("int32"), weights, padding=pads, stride=stride, dilation=dilation))
+        np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(x), expected)
+
+
+def _model(filters: int, extent: Any = 1) -> Any:
+    graph = jn.Graph("g", [jn.TensorType(jn.int8, (extent, 20, 20, 3), "x")])
+    graph.output(jn.conv(graph.inputs[0].cast("int32"), graph.constant(_codes((3, 3, 3, filters)).astype(np.int32)), padding=1))
+    return jn.compile(graph, "cpu", cache=False)
+
+
+def test_the_outer_taps_are_one_call() -> None:
+    assert "_repeated_stored" in "".join(kernel.llvm_ir for kernel in _model(32).kernels)
+    assert "_repeated" not in "".join(kernel.llvm_ir for kernel in _model(8).kernels)  # not stored in quads
+
+
+@pytest.mark.parametrize("extremes", [(-128, -128), (-128, 127), (127, 127)])
+def test_sums_of_the_largest_codes(extremes: tuple[int, int]) -> None:
+    x, w = np.full((1, 12, 12, 70), extremes[0], np.int8), np.full((5, 5, 70, 40), extremes[1], np.int8)
+    graph = jn.Graph("g", [jn.TensorType(jn.int8, x.shape, "x")])
+    graph.output(jn.conv(graph.inputs[0].cast("int32"), graph.constant(w.astype(np.int32)), padding=2))
+    np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(x), _convolved(x, w, [(2, 2), (2, 2)], 1, 1))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_levels_of_processors_and_threads(threads: int) -> None:
+    x, w = _codes((1, 30, 31, 3)), _codes((3, 3, 3, 48), 2)
+    graph = jn.Graph("g", [jn.TensorType(jn.int8, x.shape, "x")])
+    graph.output(jn.conv(graph.inputs[0].cast("int32"), graph.constant(w.astype(np.int32)), padding=1))
+    for target in (None, "x86-64-v3", "x86-64-v4"):
+        try:
+            model = jn.compile(graph, "cpu", cache=False, target=target, threads=threads)
+        except jn.JoineryError:
+            assert target is not None
+            continue
+        np.testing.assert_array_equal(model(x), _convolved(x, w, [(1, 1), (1, 1)], 1, 1))
