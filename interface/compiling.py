@@ -113,9 +113,7 @@ def compile(  # noqa: A001 - the public name
     device, resolved = devices.resolve(device, target, "compile")
     if tune is not None:
         options = replace(options, schedule=_tuned(graph, threads, options, tune, resolved))
-    if isinstance(resolved, HostTarget):
-        graph = _for_hosts(graph, numerics, resolved)
-    graph = fold_codes(graph)
+    graph = _prepared(graph, options.numerics, resolved)
     compiled = _compiled(graph, resolved, options, cache, store, constant_labels(graph))
     constants = _constants(graph, compiled, {})
     kept = _KeptGraph(graph, compiled, constants)
@@ -148,7 +146,7 @@ def _tuned(graph: Graph, threads: int | None, options: Options, tune: object, re
         return compile(graph, "cpu", threads=threads, numerics=options.numerics, schedule=schedule, cache=False)
 
     def tiled_with(schedule: ModelSchedule) -> Tiled:
-        return _tiled(fold_codes(_for_hosts(graph, options.numerics, resolved)), resolved, replace(options, schedule=schedule))
+        return _tiled(_prepared(graph, options.numerics, resolved), resolved, replace(options, schedule=schedule))
 
     key = compile_key(graph, resolved, options.numerics)[:16]
     return tuned(tuning, f"{graph.name} {key} {resolved.cpu} {resolve_threads(threads)} threads", compile_with, tiled_with)
@@ -193,9 +191,12 @@ class _KeptGraph:
         return made
 
 
-def _for_hosts(graph: Graph, numerics: str, target: HostTarget) -> Graph:
-    graph = with_selected_codes(with_integer_products(graph, numerics == "reproducible", target.interleaves_bytes))
-    return with_coded_weights(graph)
+def _prepared(graph: Graph, numerics: str, target: devices.Target) -> Graph:
+    """Return a graph in the operations that code for a target is made of, which is what its file has."""
+    if isinstance(target, HostTarget):
+        graph = with_selected_codes(with_integer_products(graph, numerics == "reproducible", target.interleaves_bytes))
+        graph = with_coded_weights(graph)
+    return fold_codes(graph)
 
 
 def _staged(
@@ -352,6 +353,8 @@ def save(
         compile(graph, "cpu" if list(targets) == ["cpu"] else "ptxsim", numerics=numerics, cache=cache).save(path)
     else:
         metadata = {name: value for target in resolved for name, value in metadata_of(options, target).items()}
+        first = next((target for target in resolved if isinstance(target, HostTarget)), resolved[0])
+        graph = _prepared(graph, numerics, first)  # a file has one graph
         _assembled(graph, [(target, options) for target in resolved], metadata, cache).write(path)
 
 

@@ -106,3 +106,26 @@ def test_a_model_with_operations_of_the_host_has_no_code(tmp_path: Path) -> None
     assert targets_of(tmp_path / "m.joinery") == ()
     with pytest.raises(jn.UserError, match="no such"):
         model.save(tmp_path / "m.joinery", targets=("no such",))
+
+
+@pytest.mark.parametrize("targets", [("cpu",), ("cpu", "sm_80"), ("x86-64-v3", "cpu")])
+def test_a_graph_is_saved_with_the_code_that_compile_makes(tmp_path: Path, targets: tuple[str, ...]) -> None:
+    """Products of codes are in integers in both, and weights in few bits stay so."""
+    rng = np.random.default_rng(2)
+    made = jn.Graph("codes", [jn.TensorType(jn.float32, ("batch", 64), "x")])
+    (x,) = made.inputs
+    codes = made.constant(rng.integers(-100, 100, (64, 48)).astype(np.int8))
+    scale, zero, none = (made.constant(np.asarray(value)) for value in (np.float32(0.05), np.int8(3), np.int8(0)))
+    rounded = jn.dequantize(jn.quantize(x, scale, zero), scale, zero)
+    y = rounded @ jn.dequantize(codes, scale, none)
+    few = made.constant(rng.integers(-100, 100, (48, 256)).astype(np.int8))
+    made.output(jn.relu(y) @ jn.dequantize(few, scale, none), name="y")
+    compiled = jn.compile(made, device="cpu")
+    jn.save(made, tmp_path / "m.joinery", targets=targets)
+    x = rng.standard_normal((5, 64)).astype(np.float32)
+    for trusted in (True, False):
+        opened = jn.load(tmp_path / "m.joinery", device="cpu", trusted=trusted)
+        assert [kernel.name for kernel in opened.kernels] == [kernel.name for kernel in compiled.kernels]
+        if trusted:
+            assert opened.compiled.object_code == compiled.compiled.object_code
+        np.testing.assert_array_equal(opened(x), compiled(x))
