@@ -350,7 +350,8 @@ def save(
     options = Options(checked_numerics(numerics, "save"), threads=planned_threads(resolve_threads(None)))
     resolved = devices.named_targets(targets)
     if needs_host(graph):
-        compile(graph, "cpu" if list(targets) == ["cpu"] else "ptxsim", numerics=numerics, cache=cache).save(path)
+        on_hosts = all(isinstance(target, HostTarget) for target in resolved)
+        compile(graph, "cpu" if on_hosts else "ptxsim", numerics=numerics, cache=cache).save(path)
     else:
         metadata = {name: value for target in resolved for name, value in metadata_of(options, target).items()}
         first = next((target for target in resolved if isinstance(target, HostTarget)), resolved[0])
@@ -472,7 +473,9 @@ def archive_of_file(
     """
     kept = code is opened.compiled and not is_limited
     options = options_of(opened, resolved, None if kept else threads)
-    metadata = {**(opened.manifest.metadata if opened.code else {}), **metadata_of(options, resolved)}
+    own = (_schedule_key(resolved), *([_THREADS_KEY] if isinstance(resolved, HostTarget) else []))
+    others = {name: value for name, value in opened.manifest.metadata.items() if opened.code and (kept or name not in own)}
+    metadata = {**others, **metadata_of(options, resolved)}
     weights = [
         StoredWeight(entry.name, entry.dtype, entry.shape, entry.layout, opened.weights[entry.name])
         for entry in opened.manifest.weights
@@ -491,8 +494,8 @@ def archive_of_file(
         options = _fitting(opened, _read(opened, None)[0], resolved, threads)
         texts = _texts(lambda: _read(opened, None)[0], resolved, options, locations=False)
         code = replace(code, ttir=texts)
-    others = [each for each in opened.code if each.target != code.target]
-    return [code, *others], opened.graph_text, weights, metadata
+    rest = [each for each in opened.code if each.target != code.target]
+    return [code, *rest], opened.graph_text, weights, metadata
 
 
 def tiled_of_file(

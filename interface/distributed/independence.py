@@ -89,11 +89,11 @@ def _state_after_loops(symbol: Symbol, states: Mapping[int, State], loops: dict[
     operands = [states[operand.id] for operand in symbol.inputs]
     if symbol.op.name == "region_result":
         return loops[symbol.inputs[0].id][symbol.attrs["index"]]
+    if any(operand.id in loops for operand in symbol.inputs):
+        raise _Mixes("uses how often a loop ran, which all elements decide together")
     if symbol.op.name in ("loop", "branch"):
         loops[symbol.id] = (_loop if symbol.op.name == "loop" else _branch)(symbol, operands, size)
         return None
-    if any(operand.id in loops for operand in symbol.inputs):
-        raise _Mixes("uses how often a loop ran, which all elements decide together")
     return _state(symbol, operands, size)
 
 
@@ -170,10 +170,10 @@ def _stays(body: Graph, condition: Graph) -> bool:
     before, after = body.inputs[at].id, body.outputs[at - 1]
     if after.op.name != "logical_and" or before not in [symbol.id for symbol in after.inputs]:
         return False
-    for given, output in zip(body.inputs[1:], body.outputs, strict=False):
+    for number, (given, output) in enumerate(zip(body.inputs[1:], body.outputs, strict=False), 1):
         parts = [symbol.id for symbol in output.inputs]
         keeps = output.op.name == "where" and parts[0] in (before, after.id) and parts[2] == given.id
-        if output.id not in (after.id, given.id) and not keeps:
+        if not (number == at or output.id == given.id or keeps):
             return False
     return True
 

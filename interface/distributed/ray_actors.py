@@ -48,13 +48,17 @@ def _rows(spec: InputSpec, column: Any) -> Array:
     array = np.asarray(column)
     if array.dtype != object:
         return array
+    for row in array:
+        require_no_mask(spec.name, row, "ray_actor")
     rows = [np.asarray(row) for row in array]
     if not rows:
         return np.empty([extent if isinstance(extent, int) else 0 for extent in spec.shape], spec.dtype.numpy)
-    if wrong := next((number for number, row in enumerate(rows) if row.shape != rows[0].shape or row.dtype == object), None):
+    wrong = next((number for number, row in enumerate(rows) if row.shape != rows[0].shape or row.dtype == object), None)
+    if wrong is not None:
         raise UserError(
-            f"ray_actor: row {wrong} of a batch's column {spec.name!r} has the shape {rows[wrong].shape}, row 0 has "
-            f"{rows[0].shape}, and input {spec.text} takes one array; fix: rows of one length, or joinery batch, which pads"
+            f"ray_actor: row {wrong} of a batch's column {spec.name!r} has the shape {rows[wrong].shape} and elements of "
+            f"{rows[wrong].dtype}, row 0 has {rows[0].shape}, and input {spec.text} takes one array of numbers; fix: rows of "
+            "one length without nulls, or joinery batch, which pads"
         )
     return np.stack(rows)
 

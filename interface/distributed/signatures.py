@@ -9,6 +9,7 @@ from itertools import product
 from ...graph.data_sizes import mentioned
 from ...graph.dims.dim import Dim
 from ...graph.graph import Graph
+from ...graph.reference.budget import Budget
 from ...graph.reference.evaluate import require_checks
 from ...graph.symbol import Symbol
 from ...graph.text.parsing import stored_graph
@@ -121,7 +122,7 @@ def signature(reference: ModelReference, what: str) -> Signature:
     """
     require_reference(reference, what)
     try:
-        return _signature(reference.digest, reference.location)
+        return _signature(reference.digest, reference.location, reference.trusted)
     except UserError as error:
         raise RunError(f"{what}: model {reference.name!r} in {reference.location}: {error}") from error
 
@@ -136,10 +137,10 @@ def require_reference(reference: object, what: str) -> None:
 
 
 @lru_cache(maxsize=16)
-def _signature(digest: str, location: str) -> Signature:
+def _signature(digest: str, location: str, trusted: bool) -> Signature:
     artifact = artifact_file.load(location, digest=digest)
     weights = {entry.name: artifact.plain_weight(entry.name) for entry in artifact.manifest.weights}
-    graph = stored_graph(artifact.graph_text, weights)
+    graph = stored_graph(artifact.graph_text, weights, None if trusted else Budget())
     outputs = zip(graph.output_names, graph.outputs, strict=True)
     return Signature(
         graph.name, tuple([_spec(symbol.name or "", symbol) for symbol in graph.inputs]),

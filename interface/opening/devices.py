@@ -62,7 +62,8 @@ def named_target(name: str, what: str) -> Target:
 
 def named_targets(names: Sequence[str]) -> list[Target]:
     """Return the targets of a file, in the order in which their code stands in it."""
-    if isinstance(names, str) or not names or len(set(names)) != len(names):
+    is_list = isinstance(names, Sequence) and not isinstance(names, str) and all(isinstance(name, str) for name in names)
+    if not is_list or not names or len(set(names)) != len(names):
         raise UserError(f"save: targets {names!r}; fix: different ones in a tuple, such as ('cpu', 'sm_80')")
     resolved = [named_target(name, "save") for name in names]
     # The first code that fits is taken: that of one CPU before that of levels, higher levels before lower ones.

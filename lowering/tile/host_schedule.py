@@ -241,8 +241,8 @@ def _rows_per_program(nest: Nest, extent: Extent, row: int, limits: HostLimits) 
         count = max(count, limits.vector_bytes // 4)
     if type(extent) is int:
         count = min(count, power_of_two(extent))
-        while count > 1 and extent * row > 8 * PROGRAM_ELEMENTS and -(-extent // count) < limits.threads:
-            count //= 2
+        while count > 1 and extent * row > 8 * PROGRAM_ELEMENTS and -(-extent // count) < FEW_THREADS:
+            count //= 2  # whatever the threads are: a program of one row adds up a row in another order
     return count
 
 

@@ -13,6 +13,8 @@ _LOADED = "_multiarray_umath"
 always there."""
 _lock = threading.Lock()
 _known_to: ModuleType | None = None
+_usual = threads.MAX_THREADS
+"""The threads of a call when threadpoolctl began to limit them."""
 
 
 def register() -> None:
@@ -44,12 +46,14 @@ def _controller(module: ModuleType) -> type:
 
         def get_num_threads(self) -> int:
             """Return how many threads a call may use: the limit, or those of the widest pool."""
-            widest, limit = threads.widest_pool(), threads.thread_limit()
-            return widest if limit is None else min(widest, limit)
+            return min(threads.widest_pool(), threads.thread_limit() or threads.MAX_THREADS)
 
         def set_num_threads(self, num_threads: int) -> None:
             """Limit calls to a number of threads; there is no limit for as many as they use without one."""
-            threads.limit_threads(None if num_threads >= threads.widest_pool() else max(1, num_threads))
+            global _usual
+            if threads.outside_limit() is None:  # later there may be wider pools, and what is put back is this number
+                _usual = self.get_num_threads()
+            threads.limit_from_outside(None if num_threads >= _usual else max(1, num_threads))
 
         def get_version(self) -> str:
             """Return joinery's version."""

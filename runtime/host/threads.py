@@ -26,11 +26,16 @@ _MEASURED_PAUSES = 200
 _HEADER_BYTES = 256
 _WORKER_BYTES = 64
 _LIMIT_OFFSET = 36
+_KEPT_CALLS = 64
+"""Calls of `limit_threads` that may still be entered as blocks while others are made."""
 
 _lock = threading.Lock()
 _pools: dict[int, int] = {}
 _chosen: int | None = None  # by set_threads
-_limit: int | None = None  # by limit_threads
+_base: ThreadLimit | None = None  # the last call of limit_threads that was used in no `with` block
+_blocks: list[ThreadLimit] = []
+"""The `with` blocks of limits that are not left, in the order in which they were entered: the last one counts."""
+_outside: int | None = None  # by threadpoolctl
 
 
 def _quota() -> float:
@@ -100,16 +105,29 @@ def set_threads(threads: int | None) -> None:
 
 
 class ThreadLimit:
-    """What `limit_threads` returns: used in a `with` block, it puts the limit back that there was before."""
+    """What `limit_threads` returns: in a `with` block, it is a limit until that is left."""
 
-    def __init__(self, before: int | None) -> None:
-        self._before = before
+    def __init__(self, limit: int | None, previous: ThreadLimit | None) -> None:
+        self.limit, self.previous = limit, previous
 
     def __enter__(self) -> ThreadLimit:
+        global _base
+        with _lock:
+            if _base is self:  # the call that made it was for this block alone
+                _base = self.previous
+            later = _base
+            while later is not None:  # or another thread has called since
+                if later.previous is self:
+                    later.previous = self.previous
+                later = later.previous
+            _blocks.append(self)
+            _write_limits()
         return self
 
     def __exit__(self, *raised: object) -> None:
-        _set_limit(self._before)
+        with _lock:
+            _blocks.remove(self)
+            _write_limits()
 
 
 def limit_threads(threads: int | None) -> ThreadLimit:
@@ -119,23 +137,52 @@ def limit_threads(threads: int | None) -> ThreadLimit:
             pool.map(model, blocks)  # threads of somebody else
 
     Results do not depend on it. Calls that run already go on as they are. The limit holds for the whole process, whichever
-    thread sets it. `threadpoolctl.threadpool_limits` sets the same one.
+    thread sets it: of several `with` blocks the one that was entered last counts until it is left. A limit that
+    `threadpoolctl.threadpool_limits` sets holds beside it.
 
     Args:
         threads: 1 to 1024, the calling thread included; None for no limit.
 
-    Returns a context manager that puts the limit back which there was before; without `with` it stays.
+    Returns a context manager for a limit that ends with its block; without `with` it stays until the next such call.
 
     Raises `UserError` for other values.
     """
-    before = _limit
-    _set_limit(None if threads is None else resolve_threads(threads))
-    return ThreadLimit(before)
+    global _base
+    limit = None if threads is None else resolve_threads(threads)
+    with _lock:
+        _base = ThreadLimit(limit, _base)
+        oldest: ThreadLimit | None = _base
+        for _ in range(_KEPT_CALLS):
+            oldest = None if oldest is None else oldest.previous
+        if oldest is not None:
+            oldest.previous = None
+        _write_limits()
+        return _base
+
+
+def limit_from_outside(threads: int | None) -> None:
+    """Set the limit of threadpoolctl, which holds beside that of `limit_threads`; None for none."""
+    global _outside
+    with _lock:
+        _outside = threads
+        _write_limits()
 
 
 def thread_limit() -> int | None:
+    """Return how many threads a call may use, by `limit_threads` and by threadpoolctl; None where there is no limit."""
+    return min([limit for limit in (own_limit(), _outside) if limit is not None], default=None)
+
+
+def outside_limit() -> int | None:
+    """Return the limit of threadpoolctl; None where there is none."""
+    return _outside
+
+
+def own_limit() -> int | None:
     """Return what `limit_threads` was given; None where there is no limit."""
-    return _limit
+    if _blocks:
+        return _blocks[-1].limit
+    return None if _base is None else _base.limit
 
 
 def widest_pool() -> int:
@@ -144,16 +191,13 @@ def widest_pool() -> int:
         return max([default_threads(), *_pools])
 
 
-def _set_limit(limit: int | None) -> None:
-    global _limit
-    with _lock:
-        _limit = limit
-        for pool in _pools.values():
-            _write_limit(pool)
+def _write_limits() -> None:
+    for pool in _pools.values():
+        _write_limit(pool)
 
 
 def _write_limit(pool: int) -> None:
-    ctypes.c_int32.from_address(pool + _LIMIT_OFFSET).value = _limit or 0
+    ctypes.c_int32.from_address(pool + _LIMIT_OFFSET).value = thread_limit() or 0
 
 
 @functools.cache

@@ -38,6 +38,14 @@ CASES = {
     "attention": (heads, (2, 50, 64)),
     "softmax": (lambda x: jn.softmax(x * 3), (40, 1000)),
     "layer norm": (lambda x: jn.layer_norm(x), (300, 513)),
+    "layer norm of few rows": (lambda x: jn.layer_norm(x), (17, 384)),
+    "layer norm of 49 rows": (lambda x: jn.layer_norm(x), (49, 384)),
+    "layer norm of short rows": (lambda x: jn.layer_norm(x), (100, 128)),
+    "deviation in float64": (lambda x: jn.stdev(jn.cast(x, jn.float64), axis=1), (77, 384)),
+    "scan of rows": (lambda x: jn.cumsum(x, axis=1), (77, 384)),
+    "means of gathered rows": (
+        lambda x: jn.mean(jn.gather(x, jn.cast(jn.abs(x[:20]) * 9, jn.int64), axis=0), axis=1), (60, 192),
+    ),
     "sums of columns": (lambda x: jn.sum(x, axis=0), (3000, 700)),
     "deviation of columns": (lambda x: jn.stdev(x, axis=0), (300, 700)),
     "sum of all": (lambda x: jn.sum(x), (3000, 70)),
@@ -107,6 +115,11 @@ def test_a_file_says_what_its_code_was_planned_for(tmp_path: Path) -> None:
     assert "cpu_threads" not in artifact_file.load(tmp_path / "few.joinery").manifest.metadata
     opened.save(tmp_path / "again.joinery")
     assert (tmp_path / "again.joinery").read_bytes() == path.read_bytes()
+    jn.load(path, device="cpu", threads=1, trusted=True, budget=jn.Budget()).save(tmp_path / "anew.joinery")
+    anew = artifact_file.load(tmp_path / "anew.joinery", trusted=True)
+    assert "cpu_threads" not in anew.manifest.metadata
+    assert anew.compiled is not None
+    assert anew.compiled.object_code == made("linear", 1, "strict", False).compiled.object_code
     model.save(tmp_path / "both.joinery", targets=("cpu", "sm_80"))
     both = artifact_file.load(tmp_path / "both.joinery", trusted=True)
     assert both.manifest.metadata["cpu_threads"] == "64"

@@ -91,7 +91,7 @@ def test_the_schedule_of_a_model_goes_with_it(tmp_path: Path) -> None:
     assert "cpu_schedule" in artifact_file.load(tmp_path / "m.joinery").manifest.metadata
 
 
-@pytest.mark.parametrize("targets", ["cpu", (), ("cpu", "cpu"), ("sm_1",), ("no such",)])
+@pytest.mark.parametrize("targets", ["cpu", (), ("cpu", "cpu"), ("sm_1",), ("no such",), 5, [1]])
 def test_targets_that_are_none(tmp_path: Path, targets: object) -> None:
     with pytest.raises(jn.UserError):
         jn.compile(graph(), device="cpu").save(tmp_path / "m.joinery", targets=targets)  # type: ignore[arg-type]

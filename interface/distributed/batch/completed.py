@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ....promotion.dataclass import dataclass
+from ....promotion.errors import UserError
 from .outputs import Output, block_digest, write_whole
+
+_MAX_RECORD_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +35,40 @@ def record_path(output: Output) -> Path:
     return Path(f"{output.path}.complete.json")
 
 
+def require_record_free(output: Output) -> None:
+    """Raise `UserError` where something else has the name of the record, which would be lost."""
+    path = record_path(output)
+    if os.path.lexists(path) and not isinstance(_read(path), dict):
+        raise UserError(
+            f"--output {output.path}: {path} is there, where a run keeps what it was, and is no such record; fix: another "
+            "path, or move it away"
+        )
+
+
 def write_record(output: Output, identity: Mapping[str, Any], run: CompleteRun) -> None:
     """Write the record of a run, before its output gets its name. Raises `UserError` where the disk does not take it."""
+    require_record_free(output)
     record = {**identity, "targets": run.targets, "digest": f"{run.digest:064x}"}
-    write_whole(record_path(output), json.dumps(record, indent=2).encode())
+    path = record_path(output)
+    write_whole(path, json.dumps(record, indent=2).encode(), path.with_name(f".{path.name}.{output.run}"))
 
 
 def remove_record(output: Output) -> None:
-    """Remove the record of an earlier run of another output."""
-    record_path(output).unlink(missing_ok=True)
+    """Remove the record of a run that nobody goes on with, or of an earlier one."""
+    if isinstance(_read(record_path(output)), dict):
+        with contextlib.suppress(OSError):
+            record_path(output).unlink()
+
+
+def _read(path: Path) -> object:
+    """Return what a record says; None for what is none."""
+    try:
+        if not path.is_file() or path.is_symlink() or path.stat().st_size > _MAX_RECORD_BYTES:
+            return None
+        found = json.loads(path.read_bytes())
+        return found if isinstance(found, dict) and {"format", "joinery", "digest", "targets"} <= found.keys() else None
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def complete_run(output: Output, identity: Mapping[str, Any], blocks: int) -> CompleteRun | str:
@@ -46,16 +76,20 @@ def complete_run(output: Output, identity: Mapping[str, Any], blocks: int) -> Co
 
     Every block of it is read, and has to be what the run has written.
     """
-    try:
-        found = json.loads(record_path(output).read_bytes())
-        run = CompleteRun(dict(found["targets"]), int(found["digest"], 16))
-    except FileNotFoundError:
+    if not os.path.lexists(record_path(output)):
         return f"{record_path(output)}, by which a run with --resume is known, is not"
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    found = _read(record_path(output))
+    try:
+        assert isinstance(found, dict)
+        run = CompleteRun(dict(found["targets"]), int(found["digest"], 16))
+    except (AssertionError, ValueError, TypeError):
         return f"{record_path(output)} is damaged"
     for name, value in identity.items():
         if found.get(name) != value:
-            return f"{name} of the run that made it is {json.dumps(found.get(name)):.80}, now it is {json.dumps(value):.80}"
+            what, before, now = _difference(name, found.get(name), value)
+            return f"{what} of the run that made it is {json.dumps(before):.80}, now it is {json.dumps(now):.80}"
+    if not output.has_form():
+        return "it has another form than the run gave it"
     digest = 0
     for number in range(blocks):
         try:
@@ -63,6 +97,17 @@ def complete_run(output: Output, identity: Mapping[str, Any], blocks: int) -> Co
         except Exception:  # whatever libraries say about files that are damaged or gone
             return f"block {number} of it cannot be read"
     return run if digest == run.digest else "it has changed since the run was complete"
+
+
+def _difference(name: str, before: Any, now: Any) -> tuple[str, Any, Any]:
+    """Return where two values of a record differ, as deep in it as both have it, and what is there."""
+    if isinstance(before, dict) and isinstance(now, dict) and before.keys() == now.keys():
+        key = next(key for key in now if before[key] != now[key])
+        return _difference(f"{name} {key}", before[key], now[key])
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        at = next(at for at, each in enumerate(now) if before[at] != each)
+        return _difference(name, before[at], now[at])
+    return name, before, now
 
 
 def added_digest(digest: int, number: int, of_block: str) -> int:

@@ -93,6 +93,9 @@ class Format(Protocol):
     def is_part(self, store: BlockStore, name: str) -> bool:
         """Tell whether a file or folder of that name in the store's folder belongs to the blocks."""
 
+    def has_form(self, store: BlockStore) -> bool:
+        """Tell whether the files of all blocks are as large as they are made. Raises whatever comes of damaged ones."""
+
 
 # --- .npy: one file per output, of its full size from the beginning, so that a full disk is found before anything runs
 
@@ -108,9 +111,8 @@ class Npy:
             size = len(header) + store.rows * tensor.row_bytes
             path = _npy_path(store, tensor)
             if path.exists():
-                with open(path, "rb") as file:
-                    if file.read(len(header)) != header or path.stat().st_size != size:
-                        raise ValueError(f"{path} is of another form")
+                if not has_npy_form(path, tensor, store.rows):
+                    raise ValueError(f"{path} is of another form")
                 continue
             temporary = store.temporary / f"{uuid.uuid4().hex}.npy"
             with open(temporary, "wb") as new:
@@ -129,20 +131,32 @@ class Npy:
                 file.write(np.ascontiguousarray(arrays[tensor.name]).view(np.uint8).data if tensor.row_bytes else b"")
 
     def read(self, store: BlockStore, number: int) -> dict[str, Array]:
-        start, stop = store.bounds(number)
-        found: dict[str, Array] = {}
-        for tensor in store.tensors:
-            with open(_npy_path(store, tensor), "rb") as file:
-                _seek(file, store, tensor, number)
-                data = file.read((stop - start) * tensor.row_bytes)
-            found[tensor.name] = np.frombuffer(data, DType(tensor.dtype).numpy).reshape(stop - start, *tensor.item)
-        return found
+        return {tensor.name: read_npy(_npy_path(store, tensor), tensor, store, number) for tensor in store.tensors}
 
     def files(self, store: BlockStore, number: int) -> list[Path]:
         return [_npy_path(store, tensor) for tensor in store.tensors]
 
     def is_part(self, store: BlockStore, name: str) -> bool:
         return any(name == _npy_path(store, tensor).name for tensor in store.tensors)
+
+    def has_form(self, store: BlockStore) -> bool:
+        return all(has_npy_form(_npy_path(store, tensor), tensor, store.rows) for tensor in store.tensors)
+
+
+def has_npy_form(path: Path, tensor: Tensor, rows: int) -> bool:
+    """Tell whether a file has the header and the size of an output. Raises `OSError` where it cannot be read."""
+    header = _npy_header(tensor, rows)
+    with open(path, "rb") as file:
+        return file.read(len(header)) == header and os.fstat(file.fileno()).st_size == len(header) + rows * tensor.row_bytes
+
+
+def read_npy(path: Path, tensor: Tensor, store: BlockStore, number: int) -> Array:
+    """Return a block of an output in a file of its own. Raises `OSError` and `ValueError` where it is not there."""
+    start, stop = store.bounds(number)
+    with open(path, "rb") as file:
+        _seek(file, store, tensor, number)
+        data = file.read((stop - start) * tensor.row_bytes)
+    return np.frombuffer(data, DType(tensor.dtype).numpy).reshape(stop - start, *tensor.item)
 
 
 def _npy_path(store: BlockStore, tensor: Tensor) -> Path:
@@ -177,9 +191,7 @@ class Zarr:
     def prepare(self, store: BlockStore) -> None:
         group = required("zarr", "batch").open_group(store.folder, mode="a", zarr_format=3)
         for tensor in store.tensors:
-            shape = (store.rows, *tensor.item)
-            chunks = tuple(max(1, size) for size in (store.block, *tensor.item))
-            dtype = DType(tensor.dtype).numpy
+            shape, chunks, dtype = _zarr_form(store, tensor)
             if tensor.name not in group:
                 group.create_array(tensor.name, shape=shape, dtype=dtype, chunks=chunks)
             elif (found := group[tensor.name]) and (found.shape, found.chunks, found.dtype) != (shape, chunks, dtype):
@@ -205,6 +217,20 @@ class Zarr:
 
     def is_part(self, store: BlockStore, name: str) -> bool:
         return name == "zarr.json" or any(name == tensor.name for tensor in store.tensors)
+
+    def has_form(self, store: BlockStore) -> bool:
+        group = required("zarr", "batch").open_group(store.folder, mode="r")
+        found = {tensor.name: group[tensor.name] for tensor in store.tensors}
+        return all(
+            (each.shape, each.chunks, each.dtype) == _zarr_form(store, tensor)
+            for tensor in store.tensors for each in (found[tensor.name],)
+        )  # fmt: skip
+
+
+def _zarr_form(store: BlockStore, tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], np.dtype[np.generic]]:
+    """Return the shape, the chunks and the dtype of an output's array."""
+    chunks = tuple(max(1, size) for size in (store.block, *tensor.item))
+    return (store.rows, *tensor.item), chunks, DType(tensor.dtype).numpy
 
 
 @lru_cache(maxsize=64)
@@ -262,6 +288,12 @@ class Parquet:
     def is_part(self, store: BlockStore, name: str) -> bool:
         number = int(found[1]) if (found := _PART.fullmatch(name)) else -1
         return 0 <= number < max(1, -(-store.rows // store.block)) and name == _part(store, number).name
+
+    def has_form(self, store: BlockStore) -> bool:
+        if store.rows:  # each file is read as a block, and has its rows or is none
+            return True
+        read = required("pyarrow.parquet", "batch").read_metadata(_part(store, 0))
+        return bool(read.num_rows == 0 and read.num_columns == len(store.tensors))
 
 
 def _part(store: BlockStore, number: int) -> Path:

@@ -19,7 +19,14 @@ from typing import Any
 from .... import __version__
 from ....promotion.errors import UserError
 from ..failures import InputChanged
-from .completed import CompleteRun, added_digest, complete_run, remove_record, write_record
+from .completed import (
+    CompleteRun,
+    added_digest,
+    complete_run,
+    remove_record,
+    require_record_free,
+    write_record,
+)
 from .jobs import BlockRecord, Job
 from .outputs import sync_file, write_whole
 
@@ -96,6 +103,7 @@ class Journal:
             self.done, self.targets, self.digest = bytearray(b"\1") * self.job.blocks, found.targets, found.digest
             self.is_complete = True
             return
+        require_record_free(self.job.output)
         self._is_of_use = noted
         if noted and not resume:
             raise UserError(f"{self._folder} is a run that is not complete; fix: --resume, or remove it")
@@ -156,7 +164,9 @@ class Journal:
 
     def _own(self, kept: set[str]) -> list[Path]:
         """Return the files and folders that runs make, except for the lock and some others."""
-        return [path for path in self._folder.iterdir() if _NAMES.fullmatch(path.name) and path.name not in kept]
+        found = [path for path in self._folder.iterdir() if _NAMES.fullmatch(path.name) and path.name not in kept]
+        # The notes go first: without them there is no run to go on with, whoever dies in between.
+        return sorted(found, key=lambda path: path.name != self._lines.name)
 
     def _compared(self) -> dict[str, Any]:
         """Return what is known of the run that is resumed. Raises `UserError` if it is another one."""
@@ -296,14 +306,14 @@ class Journal:
         try:
             if not self.is_complete:
                 self.commit()
-                if self._resumes:
-                    write_record(output, _identity(self.job), CompleteRun(self.targets, self.digest))
-                else:
-                    remove_record(output)
+                # Whoever dies from here on leaves a run that --resume finds complete.
+                write_record(output, _identity(self.job), CompleteRun(self.targets, self.digest))
                 output.finish()
                 self._is_of_use = False
         finally:
             self._leave()
+        if not self._resumes:
+            remove_record(output)
 
     def _leave(self) -> None:
         """Remove the folder unless it is of use, and give the lock back."""

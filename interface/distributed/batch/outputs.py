@@ -15,7 +15,7 @@ from ....promotion.arrays import Array
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 from ..failures import RunError
-from .formats import FORMATS, BlockStore, Tensor
+from .formats import FORMATS, BlockStore, Tensor, has_npy_form, read_npy
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,22 @@ class Output:
 
     def finished_block(self, number: int) -> dict[str, Array]:
         """Return a block of the output that has its name. Raises whatever comes of files that are gone or damaged."""
-        if self.kind != "npy":
-            return FORMATS[self.kind].read(replace(self.store, folder=Path(self.path)), number)
-        (tensor,) = self.tensors
-        own = replace(tensor, name=Path(self.path).stem)
-        found = FORMATS[self.kind].read(replace(self.store, folder=Path(self.path).parent, tensors=(own,)), number)
-        return {tensor.name: found[own.name]}
+        if self.kind == "npy":
+            (tensor,) = self.tensors
+            return {tensor.name: read_npy(Path(self.path), tensor, self.store, number)}
+        return FORMATS[self.kind].read(replace(self.store, folder=Path(self.path)), number)
+
+    def has_form(self) -> bool:
+        """Tell whether the output that has its name is as large as the run made it, and nothing is beside its blocks."""
+        path = Path(self.path)
+        try:
+            if self.kind == "npy":
+                return has_npy_form(path, self.tensors[0], self.rows)
+            store = replace(self.store, folder=path)
+            strays = [each for each in path.iterdir() if not FORMATS[self.kind].is_part(store, each.name)]
+            return not strays and FORMATS[self.kind].has_form(store)
+        except Exception:  # whatever libraries say about files that are damaged or gone
+            return False
 
     def sync(self, numbers: Iterable[int]) -> None:
         """Wait until the disk has some blocks. Raises `RunError` where it does not take them."""
@@ -173,9 +183,12 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file in one step, which the disk has afterwards. Raises `UserError` where it does not take it."""
-    temporary = path.with_suffix(".new")
+def write_whole(path: Path, data: bytes, temporary: Path | None = None) -> None:
+    """Write a file in one step, which the disk has afterwards. Raises `UserError` where it does not take it.
+
+    temporary: where it is written before it has its name; by default the name with the suffix .new.
+    """
+    temporary = temporary or path.with_suffix(".new")
     try:
         temporary.write_bytes(data)
         sync_file(temporary)

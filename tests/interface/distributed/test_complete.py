@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import joinery as jn
 import numpy as np
@@ -55,7 +58,8 @@ def test_an_output_that_was_changed_is_not_taken_for_complete(batch: Run, output
         return
     error = batch("--output", output, *ARGUMENTS, status=2)["error"]
     assert f"{output} is there already, and " in error
-    assert "it has changed since the run was complete" in error or "of it cannot be read" in error
+    reasons = "it has changed since the run was complete", "of it cannot be read", "it has another form than the run gave it"
+    assert any(reason in error for reason in reasons)
     assert not Path(f"{output}.partial").exists()
 
 
@@ -66,7 +70,7 @@ def test_another_run_is_told_by_what_differs(batch: Run) -> None:
     )["error"]
     times = os.stat("x.npy")
     np.save("x.npy", rows(103, seed=2))
-    assert "inputs of the run that made it is" in batch("--output", "y.npy", *ARGUMENTS, status=2)["error"]
+    assert "inputs x newest of the run that made it is" in batch("--output", "y.npy", *ARGUMENTS, status=2)["error"]
     np.save("x.npy", rows(103))
     os.utime("x.npy", ns=(times.st_atime_ns, times.st_mtime_ns))
     assert batch("--output", "y.npy", *ARGUMENTS)["computed"] == 0
@@ -116,3 +120,90 @@ def test_few_rows(batch: Run, count: int) -> None:
     np.save("x.npy", rows(count))
     batch("--output", "y.npy", *ARGUMENTS)
     assert batch("--output", "y.npy", *ARGUMENTS)["computed"] == 0
+
+
+def appended(output: str) -> None:
+    """Add rows or files to an output, whose blocks stay as they are."""
+    path = Path(output)
+    if path.suffix == ".parquet":
+        (path / "part-00000011.parquet").write_bytes((path / "part-00000003.parquet").read_bytes())
+    elif path.suffix == ".zarr":
+        pytest.importorskip("zarr").open_group(output, mode="r+")["y"].resize((150, 5))
+    else:
+        y = np.load(written(output))
+        np.save(written(output), np.concatenate([y, y[:7]]))
+
+
+@pytest.mark.parametrize("output", ["y.npy", "y", "y.zarr", "y.parquet"])
+def test_an_output_with_more_than_the_run_wrote_is_not_taken_for_complete(batch: Run, output: str) -> None:
+    if Path(output).suffix in (".zarr", ".parquet"):
+        pytest.importorskip("zarr" if output == "y.zarr" else "pyarrow", reason="the extra dask is not installed")
+    batch("--output", output, *ARGUMENTS)
+    appended(output)
+    error = batch("--output", output, *ARGUMENTS, status=2)["error"]
+    assert "it has another form than the run gave it" in error
+
+
+@pytest.mark.parametrize("change", [lambda y: y.reshape(5, 103), lambda y: y.view(np.int32), lambda y: y.T])
+def test_an_output_of_another_shape_or_dtype_is_not_taken_for_complete(batch: Run, change: Any) -> None:
+    batch("--output", "y.npy", *ARGUMENTS)
+    np.save("y.npy", change(np.load("y.npy")))
+    assert "another form" in batch("--output", "y.npy", *ARGUMENTS, status=2)["error"]
+
+
+def test_an_output_without_rows_that_is_no_file_of_the_format(batch: Run) -> None:
+    np.save("x.npy", rows(0))
+    batch("--output", "y.npy", *ARGUMENTS)
+    Path("y.npy").write_text("junk")
+    assert "another form" in batch("--output", "y.npy", *ARGUMENTS, status=2)["error"]
+
+
+@pytest.mark.parametrize(
+    "made", [Path.mkdir, lambda path: path.write_text('{"mine": 1}'), lambda path: path.symlink_to("x.npy")]
+)
+@pytest.mark.parametrize("resume", [False, True])
+def test_files_of_others_with_the_name_of_the_record_stay(batch: Run, made: Any, resume: bool) -> None:
+    path = Path("scores.complete.json")
+    made(path)
+    before = path.read_bytes() if path.is_file() else b""
+    error = batch("--output", "scores", "--block", "10", *(["--resume"] if resume else []), status=2)["error"]
+    assert "scores.complete.json is there, where a run keeps what it was, and is no such record; fix: another path" in error
+    assert not Path("scores").exists()
+    assert not Path("scores.partial").exists()
+    assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+@pytest.mark.parametrize("output", [".hid.npy", "..weird.npy", ".zarr.npy", "a b.npy"])
+def test_names_of_any_kind(batch: Run, output: str) -> None:
+    batch("--output", output, *ARGUMENTS)
+    assert batch("--output", output, *ARGUMENTS)["computed"] == 0
+
+
+DYING = """
+import os, sys
+from pathlib import Path
+unlink = Path.unlink
+
+def dying(path, missing_ok=False):
+    if path.name == {name!r}:
+        os._exit(9)
+    unlink(path, missing_ok)
+
+Path.unlink = dying
+from joinery.__main__ import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "resume"), [("blocks.jsonl", True), ("run.json", True), ("lock", True), ("blocks.jsonl", False)]
+)
+def test_a_client_that_dies_while_it_cleans_up(batch: Run, name: str, resume: bool) -> None:
+    """Whatever it left, the run is complete for the next one with `--resume`."""
+    given = ["batch", "m.joinery", "--input", "x=x.npy", "--trusted", "--threads", "1", "--quiet", "--output", "y.npy"]
+    command = [sys.executable, "-c", DYING.format(name=name), *given, "--block", "10", *(["--resume"] if resume else [])]
+    assert subprocess.run(command, capture_output=True, check=False, timeout=100).returncode == 9
+    assert Path("y.npy.partial").exists()
+    found = batch("--output", "y.npy", *ARGUMENTS)
+    assert (found["computed"], found["before"]) == (0, 11)
+    assert not Path("y.npy.partial").exists()

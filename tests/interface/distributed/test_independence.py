@@ -258,3 +258,40 @@ def test_probabilities_of_support_vectors_are_computed_row_by_row() -> None:
 
 def graph_constant(symbol: Any, array: np.ndarray) -> Any:
     return symbol.graph.constant(array)
+
+
+def test_a_second_truth_of_a_loop_does_not_stay() -> None:
+    """A row that was done before the loop began gets the new truth in another carried value as soon as others go on."""
+    types = [jn.TensorType(jn.bool, ("batch",), "t"), jn.TensorType(jn.bool, ("batch",), "u"),
+             jn.TensorType(jn.float32, ("batch",), "x")]  # fmt: skip
+    graph = jn.Graph("g", types)
+
+    def body(state: Any) -> Any:
+        after = jn.logical_and(state[0], state[2] > 100.0)
+        return after, after, state[2]
+
+    graph.output(*jn.while_loop(lambda state: jn.any(state[0]), body, tuple(graph.inputs)))
+    assert "say so together" in str(independence(graph, "batch"))
+    arrays = [np.array([False, True]), np.array([True, True]), np.zeros(2, np.float32)]
+    blocks = [jn.evaluate(graph, *[each[i : i + 1] for each in arrays])[1] for i in range(2)]
+    assert not np.array_equal(np.concatenate(blocks), jn.evaluate(graph, *arrays)[1])
+
+
+@pytest.mark.parametrize("use", ["branch", "captured", "loop"])
+def test_how_often_a_loop_ran_is_decided_by_all_rows(use: str) -> None:
+    graph = jn.Graph("g", [jn.TensorType(jn.bool, ("batch",), "t"), jn.TensorType(jn.float32, ("batch",), "x")])
+    t, x = graph.inputs
+
+    def step(state: Any) -> Any:
+        y = state[1] * 2 + 1
+        return jn.logical_and(state[0], jn.abs(y) < 20.0), jn.where(state[0], y, state[1])
+
+    y = jn.while_loop(lambda state: jn.any(state[0]), step, (t, x))[1]
+    count = y.inputs[0].cast(jn.float32) if use != "captured" else y.inputs[0]
+    if use == "loop":
+        z = jn.fori_loop(0, 3, lambda i, v: v + count, y)
+    else:
+        p = graph.input(jn.bool, (), "p")
+        z = jn.cond(p, lambda v: v + (count if use == "branch" else count.cast(jn.float32)), lambda v: v, y)
+    graph.output(y, z)
+    assert "uses how often a loop ran" in str(independence(graph, "batch"))

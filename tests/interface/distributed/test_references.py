@@ -384,8 +384,15 @@ def test_an_actor_takes_lists_of_one_length(reference: jn.distributed.ModelRefer
     assert np.array_equal(found["y"], reference()(x))
     assert np.array_equal(found["key"], np.arange(6))
     assert actor({"x": lists[:0]})["y"].shape == (0, 5)
+    lists[0] = None
+    with pytest.raises(jn.UserError, match=r"row 0 of a batch's column 'x' has the shape \(\) and elements of object"):
+        actor({"x": lists})
+    lists[0] = np.ma.masked_greater(x[0], 0)
+    with pytest.raises(jn.UserError, match="is a masked array"):
+        actor({"x": lists})
+    lists[0] = x[0]
     lists[4] = x[4, :3]
-    with pytest.raises(jn.UserError, match=r"row 4 of a batch's column 'x' has the shape \(3,\), row 0 has \(16,\)"):
+    with pytest.raises(jn.UserError, match=r"row 4 of a batch's column 'x' has the shape \(3,\) and .*, row 0 has \(16,\)"):
         actor({"x": lists})
     lists[:] = [list(map(float, row)) for row in x]
     with pytest.raises(jn.UserError, match="float64"):

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import joinery as jn
@@ -328,3 +329,21 @@ def test_an_actor_of_ray_takes_columns(reference: jn.distributed.ModelReference)
 def test_blocks_that_are_none(reference: jn.distributed.ModelReference, blocks: object) -> None:
     with pytest.raises(jn.UserError, match=r"stream: blocks is .*; fix: an iterable of blocks"):
         jn.distributed.stream(reference, blocks)  # type: ignore[arg-type]
+
+
+def test_loops_that_values_end_run_where_the_file_is_trusted(tmp_path: Path) -> None:
+    graph = jn.Graph("halving", [jn.TensorType(jn.float32, ("n",), "x")])
+    (x,) = graph.inputs
+
+    def step(state: Any) -> Any:
+        goes = jn.logical_and(state[0], state[1] > 1.0)
+        return goes, jn.where(goes, state[1] / 2, state[1])
+
+    graph.output(jn.while_loop(lambda state: jn.any(state[0]), step, (x > 0, x))[1], name="y")
+    jn.save(graph, tmp_path / "m.joinery")
+    given = np.array([5, -3, 0.5, 9], np.float32)
+    expected = jn.load(tmp_path / "m.joinery", trusted=True)(given)
+    reference = jn.distributed.reference(tmp_path / "m.joinery", trusted=True)
+    assert np.array_equal(next(jn.distributed.stream(reference, [given]))[1], expected)
+    with pytest.raises(jn.distributed.RunError, match="values decide how often a loop runs"):
+        list(jn.distributed.stream(jn.distributed.reference(tmp_path / "m.joinery"), [given]))

@@ -21,7 +21,9 @@ WIDE = 4
 @pytest.fixture
 def unlimited() -> Iterator[None]:
     yield
-    threads.limit_threads(None)
+    assert not threads._blocks
+    threads._base = None
+    threads._write_limits()
 
 
 def programs_by_thread(count: int = 64, pool_threads: int = WIDE) -> set[int]:
@@ -104,6 +106,44 @@ def test_a_limit_may_change_while_calls_run(unlimited: None) -> None:
     assert not any(each.is_alive() for each in callers)
 
 
+def test_blocks_that_overlap_in_two_threads_leave_no_limit(unlimited: None) -> None:
+    first, second = jn.limit_threads(1), jn.limit_threads(2)  # made by both before either is entered
+    with first:
+        assert threads.thread_limit() == 1
+        second.__enter__()
+        assert threads.thread_limit() == 2
+    assert threads.thread_limit() == 2
+    second.__exit__()
+    assert threads.thread_limit() is None
+    jn.limit_threads(3)
+    with jn.limit_threads(1):
+        other = jn.limit_threads(2)
+        other.__enter__()
+    assert threads.thread_limit() == 2
+    other.__exit__()
+    assert threads.thread_limit() == 3, "that of a call without a block"
+    for number in range(1, 200):
+        jn.limit_threads(number)
+    assert threads.thread_limit() == 199
+    with jn.limit_threads(None):
+        assert threads.thread_limit() is None
+    assert threads.thread_limit() == 199
+
+
+def test_pools_of_python_that_limit_for_a_while(unlimited: None) -> None:
+    def block(number: int) -> None:
+        for _ in range(200):
+            with jn.limit_threads(number % 3 + 1):
+                pass
+
+    callers = [threading.Thread(target=block, args=(number,)) for number in range(6)]
+    for each in callers:
+        each.start()
+    for each in callers:
+        each.join(60)
+    assert threads.thread_limit() is None
+
+
 @pytest.mark.parametrize("wrong", [0, -1, 1025, 2.0, True, "2"])
 def test_limits_that_are_none(wrong: object) -> None:
     with pytest.raises(jn.UserError, match="threads must be an int from 1 to 1024"):
@@ -134,6 +174,14 @@ def test_threadpoolctl_finds_and_limits_joinery() -> None:
             with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
                 assert threads.thread_limit() == 2
         assert threads.thread_limit() is None
+        jn.limit_threads(20)
+        with threadpoolctl.threadpool_limits(limits=1):
+            assert threads.thread_limit() == 1
+            wide = jn.compile(before, device="cpu", threads=19)
+        assert threads.thread_limit() == 20, threads.thread_limit()
+        with threadpoolctl.threadpool_limits(limits=3):
+            assert found()[0]["num_threads"] == 3
+        assert threads.thread_limit() == 20
         third = jn.compile(before, device="cpu", threads=5)
         assert len(found()) == 1
         print("found")
