@@ -25,7 +25,7 @@ from ..tt import types as t
 from ..tt.arguments import parameters_of
 from ..tt.dialect.attributes import enum_name
 from ..tt.dialect.external import ExternElementwiseOp
-from ..tt.dialect.functions import FuncOp
+from ..tt.dialect.functions import FuncOp, called_functions
 from ..tt.dialect.memory.atomics import MEMORY_SCOPES
 from ..tt.dialect.memory.descriptor_types import TensorDescType
 from ..tt.facts import DIVISIBILITY, parameter_attributes
@@ -41,6 +41,7 @@ PASSES = f"{_INLINED},{_EXPANDED}"
 _TEXT = "ttir"
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 _POSITION = re.compile(r"arg\d+")
+_NO_COLUMN = re.compile(rf"\b({_TEXT}:\d+):0(?= called at |$)")
 _NUMBER = re.compile(r"_\d+$")
 _HARMLESS = frozenset({
     "tt.func", "tt.return", "tt.print", "tt.assert", "cf.assert", "cf.br", "cf.cond_br", "llvm.intr.assume", "ttg.barrier",
@@ -174,7 +175,8 @@ def _check_parameters(function: FuncOp) -> None:
     """Refuses parameters that no launch passes, as blocks and pointers to blocks."""
     for each in parameters_of(function):
         if not _is_passed(each.type):
-            fix = "i64" if isinstance(each.type, IndexType) else "a number, a pointer to elements, or a descriptor (!tt.tensordesc)"
+            other = "a number, a pointer to elements, or a descriptor (!tt.tensordesc)"
+            fix = "i64" if isinstance(each.type, IndexType) else other
             raise UnsupportedError(
                 f"prove: {each.name} of @{function.sym_name.data} is of type {each.type}, which no launch passes; fix: {fix}"
             )
@@ -214,12 +216,13 @@ def _tensor_maps(inlined: FuncOp) -> list[Access]:
 
 
 def _locate(function: FuncOp, copy: FuncOp) -> None:
-    """Gives operations without a line that of the kernel's text, which sanitized runs name, too."""
+    """Gives operations without a line, also those of called functions, that of the text, which sanitized runs name, too."""
     root: Operation = function
     while (parent := root.parent_op()) is not None:
         root = parent
     locations = OpLocations(root)
-    for own, twin in zip(function.walk(), copy.walk(), strict=True):
+    pairs = zip((function, *called_functions(function)), (copy, *called_functions(copy)), strict=True)
+    for own, twin in [each for pair in pairs for each in zip(pair[0].walk(), pair[1].walk(), strict=True)]:
         if source_line(own.location) is None:
             line = locations.line(own).rpartition(":")[2]
             twin.location = FileLineColLoc(StringAttr(_TEXT), IntAttr(int(line)), IntAttr(0))
@@ -228,7 +231,7 @@ def _locate(function: FuncOp, copy: FuncOp) -> None:
 def line_of(op: Operation) -> str:
     """Returns the user's line of an operation, in the words of a finding."""
     found = source_line(op.location) or _TEXT
-    return found.removesuffix(":0") if found.startswith(f"{_TEXT}:") else found
+    return _NO_COLUMN.sub(r"\1", found)
 
 
 def parameter_names(function: FuncOp) -> tuple[str, ...]:
