@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from xdsl.dialects.builtin import (
     AnyFloat,
@@ -239,20 +239,29 @@ def parameter_names(function: FuncOp) -> tuple[str, ...]:
 
     That is the text's, where no other parameter could be meant by it. Texts are read without the numbers at the end of names:
     where theirs are `%n_1` and `%n_2`, both are called by their position, `arg1` and `arg2`. So are those without a name, those
-    with a dot, as parts of descriptors have, `a.shape.0`, and those that are named like another position. A position that
-    another parameter is named like has an underscore more: `arg3_`, if the text has `%arg3` elsewhere.
+    with a dot, as parts of descriptors have, `a.shape.0`, those that are named like another position, and descriptors of which
+    a part has a name of the text. A position that another parameter is named like has an underscore more: `arg3_`, if the
+    text has `%arg3` elsewhere.
     """
     texts = _texts_of(function)
     found = []
-    for position, text in enumerate(texts):
+    for position, (text, parameter) in enumerate(zip(texts, parameters_of(function), strict=True)):
         others = {*texts[:position], *texts[position + 1 :]}
-        name = text
-        if not _NAME.fullmatch(text) or "." in text or _POSITION.fullmatch(text) or _meant(text) & {*map(_plain, others)}:
+        rank = len(parameter.type.shape) if isinstance(parameter.type, TensorDescType) else 0
+        is_known = _NAME.fullmatch(text) is not None and "." not in text and _POSITION.fullmatch(text) is None
+        name = text if is_known else f"arg{position}"
+        if is_known and _is_taken(name, rank, others):
             name = f"arg{position}"
-            while _meant(name) & {*map(_plain, others)}:
-                name += "_"
+        while _is_taken(name, rank, others):
+            name += "_"
         found.append(name)
     return tuple(found)
+
+
+def _is_taken(name: str, rank: int, others: Collection[str]) -> bool:
+    """Returns whether a name, or that of a part of a descriptor, could be meant for other parameters of the text."""
+    parts = _parts(name, rank) if rank else []
+    return bool(_meant(name) & {*map(_plain, others)}) or not {*parts}.isdisjoint(others)
 
 
 def taken_names(function: FuncOp) -> frozenset[str]:

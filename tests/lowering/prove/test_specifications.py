@@ -157,6 +157,8 @@ def test_a_name_is_never_that_of_another_parameter(head: str, names: tuple[str, 
         ("%x: !tt.ptr<i32>, %0: i32, %argument_1: i32", "%0", ["0 <= argument_1 < 4"], {"x": 4}),
         ("%x: !tt.ptr<i32>, %n: i32", "%n", ["0 <= n < 4", "x.shape.0 >= 4"], {"x": 4}),
         ("%arg1: !tt.ptr<i32>, %x.q: !tt.ptr<i32>, %n: i32", "%n", ["0 <= arg1[:] < 4"], {"arg0": 4}),
+        ("%x: !tt.ptr<i32>, %d: !tt.tensordesc<4xi32>, %d.shape.0: i32", "%d.shape.0", ["0 <= d.shape.0 < 4"], {"x": 4}),
+        ("%x: !tt.ptr<i32>, %d: !tt.tensordesc<4xi32>, %d.shape.0: i32", "%d.shape.0", ["0 <= d.stride.0 < 4"], {"x": 4}),
     ],
 )
 def test_a_name_that_the_text_has_elsewhere_is_refused(
@@ -171,6 +173,13 @@ def test_a_name_that_the_text_has_elsewhere_is_refused(
     }}""")
     with pytest.raises(jn.UserError, match=r"is not known, as texts are read without|has no array 'arg1'"):
         made.prove(assume, extents, 1)
+
+
+def test_a_descriptor_whose_parts_have_a_name_of_the_text_is_called_by_its_position() -> None:
+    head = "%x: !tt.ptr<i32>, %d: !tt.tensordesc<4xi32>, %d.shape.0: i32, %d_shape: i32, %e: !tt.tensordesc<4xi32>"
+    head += ", %arg1.shape.0: i32"
+    made = jn.kernel.from_ttir(f"tt.func public @k({head}) {{\n  tt.return\n}}\n")
+    assert parameter_names(made._function) == ("x", "arg1_", "arg2", "d_shape", "e", "arg5")
 
 
 def test_a_grid_of_any_size_has_a_name_that_no_parameter_could_have() -> None:
@@ -191,7 +200,7 @@ def test_names_of_descriptors_are_those_of_their_parts_alone() -> None:
       tt.store %at, %c0 : !tt.ptr<i32>
       tt.return
     }}""")
-    assert parameter_names(made._function) == ("arg0", "arg1", "arg2", "x")
+    assert parameter_names(made._function) == ("arg0_", "arg1", "arg2", "x")
     assert made.prove(extents={"x": 1}, grid=1, properties=("bounds",)).verdict("bounds") == "refuted"
 
 
