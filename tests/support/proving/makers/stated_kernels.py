@@ -107,6 +107,10 @@ class StatedKernel:
         self.assume = ["n == d.shape.0", "d.stride.0 == 1", "n >= 1", *rng.choice([[], [f"n <= {size}"]])]
         if len(self.assume) > 3:
             self._given["d"] = lambda: _bounded(rng, size, shape)
+        if rng.random() < 0.2:  # the assumptions are about that parameter
+            self._parameters.append(("d.shape.0", "i32"))
+            stated = rng.choice([size // 2, size, _LARGE if len(self.assume) < 4 else 1])
+            self._given |= {"n": lambda: stated, "d.shape.0": lambda: stated}
         self.extents = {"x": size, **rng.choice([{"d": size}, {"d": size}, {}])}
         self.grid = 1
         self.body = [
