@@ -266,7 +266,7 @@ def _is_taken(name: str, rank: int, others: Collection[str]) -> bool:
 
 def taken_names(function: FuncOp) -> frozenset[str]:
     """Returns the names that are, or could be meant to be, a parameter's."""
-    return frozenset((*parameter_names(function), *_texts_of(function)))
+    return frozenset((*parameter_names(function), *map(_plain, _texts_of(function))))
 
 
 def ambiguous(function: FuncOp, name: str) -> bool:

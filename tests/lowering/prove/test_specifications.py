@@ -182,11 +182,13 @@ def test_a_descriptor_whose_parts_have_a_name_of_the_text_is_called_by_its_posit
     assert parameter_names(made._function) == ("x", "arg1_", "arg2", "d_shape", "e", "arg5")
 
 
-def test_a_grid_of_any_size_has_a_name_that_no_parameter_could_have() -> None:
-    made = jn.kernel.from_ttir("""tt.func public @k(%x: !tt.ptr<i32>, %grid_x_1: i32, %grid_x_2: i32) {
-      tt.store %x, %grid_x_1 : !tt.ptr<i32>
+@pytest.mark.parametrize("head", ["%grid_x_1: i32, %grid_x_2: i32", "%grid_x: f32, %n: i32", "%grid-x: i32, %n: i32"])
+def test_a_grid_of_any_size_has_a_name_that_no_parameter_could_have(head: str) -> None:
+    made = jn.kernel.from_ttir(f"""tt.func public @k(%x: !tt.ptr<i32>, {head}) {{
+      %c = arith.constant 1 : i32
+      tt.store %x, %c : !tt.ptr<i32>
       tt.return
-    }""")
+    }}""")
     assert made.prove((), {"x": 1}, None, ("bounds",)).specification.grid[0] == "grid_x_"
 
 
@@ -387,3 +389,16 @@ def test_nothing_is_proven_under_conditions_that_contradict_the_assumptions(assu
     assert [each.verdict for each in proof.accesses] == ["unknown"] * 3
     possible = made.prove((), {"x": "4 * n"}, "n")
     assert {each.verdict for each in possible.accesses} == {"proven under"}
+
+
+@pytest.mark.parametrize("form", ["allow_reorder", "{allow_reorder = true}"])
+def test_a_reshape_that_may_reorder_has_elements_in_any_order(form: str) -> None:
+    made = jn.kernel.from_ttir(f"""tt.func public @f(%x: !tt.ptr<i32>, %n: i32) {{
+      %l = tt.make_range {{end = 8 : i32, start = 0 : i32}} : tensor<8xi32>
+      %r = tt.reshape %l {form} : tensor<8xi32> -> tensor<2x4xi32>
+      %xs = tt.splat %x : !tt.ptr<i32> -> tensor<2x4x!tt.ptr<i32>>
+      %at = tt.addptr %xs, %r : tensor<2x4x!tt.ptr<i32>>, tensor<2x4xi32>
+      tt.store %at, %r : tensor<2x4x!tt.ptr<i32>>
+      tt.return
+    }}""")
+    assert made.prove((), {"x": 8}, 1, ("bounds",)).verdict("bounds") == "unknown"
