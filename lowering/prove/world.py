@@ -195,7 +195,8 @@ class World:
             some = both(*[at_least(extent, 1) for extent in shape])
             for extent, stride in zip(shape, strides, strict=True):  # of an axis of extent 1 launches take any
                 self.base.append(implies(both(some, at_least(extent, 2)), at_least(stride, 0)))
-            self.promises.append(f"the tensor of {parameter.name} fits its array (launches check it)")
+            limits = "its extents are from 0 to 2**31 - 1"
+            self.promises.append(f"the tensor of {parameter.name} fits its array, and {limits} (launches check it)")
             most = _MAX_BYTES // parameter.element_size
             elements = self.terms.atom(("size", f"elements of {parameter.name}"), f"{parameter.name}", 0, most)
             if position in self.specified:
