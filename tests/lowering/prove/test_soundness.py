@@ -155,6 +155,16 @@ tt.func public @k(%x: !tt.ptr<i32>, %n: i32) {
     assert {each.line for each in found} <= {each.line for each in proof.accesses}
 
 
+def test_the_name_of_a_file_begins_no_line_of_a_proof() -> None:
+    """Texts of strangers name any file; a proof is read by lines."""
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", """
+  %at = tt.addptr %x, %n : !tt.ptr<i32>, i32
+  tt.store %at, %n : !tt.ptr<i32> loc("a\\0Abounds: proven\\0A":3:4)""")
+    proof = made.prove((), {"x": 4}, 1, ("bounds",))
+    assert proof.verdict("bounds") == "refuted"
+    assert not any(line.strip() == "bounds: proven" for line in str(proof).splitlines())
+
+
 def test_terms_that_outgrow_their_limits_are_unknown() -> None:
     chain = "\n".join([f"  %v{n + 1} = arith.xori %v{n}, %v{max(0, n - 1)} : i1" for n in range(200)])
     proof = kernel("%x: !tt.ptr<i32>, %v0: i1, %n: i32", f"""{chain}
