@@ -11,7 +11,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from ...lowering.prove.guessing import Launch, guess
-from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare
+from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare, taken_names
 from ...lowering.prove.proof import DEFAULT_PROPERTIES, PROPERTIES, PROVEN, Proof
 from ...lowering.prove.prover import Prover, written_arrays
 from ...lowering.prove.specify.expressions import evaluate
@@ -80,7 +80,7 @@ class KernelProver:
         Raises `UserError` for expressions that cannot be read, unknown names, and assumptions that contradict each other;
         `UnsupportedError` for properties there are not, and where z3 is not installed.
         """
-        taken = parameter_names(self._function)
+        taken = taken_names(self._function)
         return self._prove(Specification.of(assume, {} if extents is None else extents, grid, taken), properties, limit)
 
     def like(
@@ -279,7 +279,8 @@ def _argument(
         shape = [sizes[f"{name}.shape.{axis}"] for axis in range(rank)]
         strides = [sizes[f"{name}.stride.{axis}"] for axis in range(rank)]
         reach = 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
-        array = np.zeros(max(0, extents.get(name, reach if min(shape) > 0 else 0)), numpy_dtype(parameter.type.elem))
+        reach = reach if min(shape) > 0 else 0
+        array = np.zeros(max(0, extents.get(name, 0), reach), numpy_dtype(parameter.type.elem))  # extents are the least
         return TensorDescriptor(array, shape=shape, strides=strides, block_shape=parameter.type.shape)
     if parameter.is_pointer:
         pointee = t.pointee(parameter.type)

@@ -95,14 +95,9 @@ class Bounds:
         names = {position: name for name, position in self.prepared.arrays.items()}
         texts = dict(self.specification.extents)
         extents = [
-            (texts[names[position]], extent) for position, extent in world.extents.items()
-            if extent.number is None and names[position] in texts
+            (texts[names[position]], extent) for position, extent in world.specified.items() if extent.number is None
         ]  # fmt: skip
-        own = (
-            [(texts[names[array]], world.extents[array])]
-            if array in world.extents and names[array] in texts
-            else []
-        )
+        own = [(texts[names[array]], world.specified[array])] if array in world.specified else []
         sizes = [*extents, *world.symbols.items()]
         sizes += [
             (text, axis) for text, axis in zip(self.specification.grid, world.grid, strict=True) if axis.number is None

@@ -52,6 +52,11 @@ _UNSIGNED = frozenset({
     "arith.divui", "arith.remui", "arith.shrui", "arith.minui", "arith.maxui", "arith.extui", "arith.cmpi", "arith.uitofp",
 })  # fmt: skip
 """Operations that may read their operands as unsigned numbers."""
+_SIGNED = frozenset({
+    "arith.extsi", "arith.sitofp", "arith.cmpi", "arith.minsi", "arith.maxsi", "arith.remsi", "arith.shrsi", "arith.divsi",
+    "arith.floordivsi", "arith.ceildivsi", "math.absi",
+})  # fmt: skip
+"""Operations that may read truth values as signed numbers, of which true is -1."""
 _LOADS = frozenset({"tt.load", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_poll"})
 """Operations whose results are what memory holds."""
 
@@ -63,6 +68,7 @@ class Overflow:
         """Starts with nothing asked. bounds: has the terms."""
         self._bounds = bounds
         self._unsigned = _read_as_unsigned(bounds.prepared.function)
+        self._signed_bits = _bits_read_as_signed(bounds.prepared.function)
         self._asked: dict[tuple[Operation, Level], str] = {}
 
     def verdicts(self) -> dict[Access, Found]:
@@ -125,8 +131,12 @@ class Overflow:
                 f"{world.terms.text(pointer.offset)} in 64 bits",
             )
         operands = [ev.value(operand, lanes) for operand in op.operands]
+        is_bit = t.bit_width(op.results[0].type) == 1
         if all(isinstance(each, Condition) for each in operands):
-            return ""
+            if op.name not in (*_RING, *_MIN):
+                return ""  # reads a truth value
+            bits = [each.formula for each in operands if isinstance(each, Condition)]
+            return self._unless(level, ev.formula, _bit_wraps(op, bits, op in self._signed_bits), f"{op.name} in 1 bit")
         if not all(isinstance(each, Integer) for each in operands):
             return f"{op.name} of what is not modelled"
         numbers = [ev.signed(each) for each in operands if isinstance(each, Integer)]
@@ -138,8 +148,9 @@ class Overflow:
             text = f"{op.name} of what is read as unsigned, and may be negative"
             if (found := self._unless(level, ev.formula, fault, text)) or op.name not in (*_RING, *_MIN):
                 return found
-        if t.bit_width(op.results[0].type) == 1:
-            return ""  # of a number its last bit, as a condition
+        if is_bit:  # arith.trunci: a truth value is 0 or 1, and -1 where it is read as signed
+            fault = negated(within(numbers[0], 0, 0 if op in self._signed_bits else 1))
+            return self._unless(level, ev.formula, fault, f"{world.terms.text(numbers[0])} in 1 bit")
         wraps, text = _wraps(world, op, numbers)
         return text if wraps is None else self._unless(level, ev.formula, wraps, text)
 
@@ -188,6 +199,23 @@ def _wraps(world: World, op: Operation, operands: Sequence[Polynomial]) -> tuple
     return _unfit(world, exact, width), f"{world.terms.text(exact)} in {width} bits"
 
 
+def _bit_wraps(op: Operation, operands: Sequence[Formula], is_signed: bool) -> Formula:
+    """Returns when an operation on truth values, which are 0 and 1, has another result than with numbers.
+
+    is_signed: whether the result is read as a signed number, too, in which it is 0 or -1.
+    """
+    x, y = operands[0], operands[-1]
+    match op.name:
+        case "arith.subi":
+            return both(negated(x), y)
+        case "arith.muli":
+            return both(x, y) if is_signed else FALSE
+        case "arith.shli" | "math.absi":
+            return y
+        case _:
+            return both(x, y)
+
+
 def _is_unsigned(op: Operation) -> bool:
     if op.name == "arith.cmpi":
         return str(INTEGER_PREDICATES[property_number(op, "predicate")]).startswith("u")
@@ -207,6 +235,18 @@ def _read_as_unsigned(function: Operation) -> frozenset[Operation]:
         else []
     )
     return frozenset([*readers, *[op for op in made if op.name in _RING or op.name in _MIN]])
+
+
+def _bits_read_as_signed(function: Operation) -> frozenset[Operation]:
+    """Returns the operations that compute truth values of which numbers are made that are signed: of true, -1."""
+    readers = [op for op in function.walk() if op.name in _SIGNED and t.bit_width(op.operands[0].type) == 1]
+    readers = [op for op in readers if op.name != "arith.cmpi" or _is_signed_comparison(op)]
+    made = _computing_values(function, [operand for op in readers for operand in op.operands], []) if readers else []
+    return frozenset([op for op in made if op.name in _RING or op.name in _MIN])
+
+
+def _is_signed_comparison(op: Operation) -> bool:
+    return str(INTEGER_PREDICATES[property_number(op, "predicate")]).startswith("s")
 
 
 def _holds_integers(value: SSAValue) -> bool:

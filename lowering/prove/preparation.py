@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from xdsl.dialects.builtin import FileLineColLoc, IndexType, IntAttr, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    FileLineColLoc,
+    IndexType,
+    IntAttr,
+    IntegerAttr,
+    IntegerType,
+    Signedness,
+    StringAttr,
+)
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import NoMemoryEffect, Pure
 
@@ -16,7 +25,7 @@ from ..tt import types as t
 from ..tt.arguments import parameters_of
 from ..tt.dialect.attributes import enum_name
 from ..tt.dialect.external import ExternElementwiseOp
-from ..tt.dialect.functions import FuncOp
+from ..tt.dialect.functions import FuncOp, called_functions
 from ..tt.dialect.memory.atomics import MEMORY_SCOPES
 from ..tt.dialect.memory.descriptor_types import TensorDescType
 from ..tt.facts import DIVISIBILITY, parameter_attributes
@@ -25,18 +34,23 @@ from ..tt.transforms.pipeline import Pipeline, copy_function
 from .evaluate.elements import has_size
 from .evaluate.undefined import Undefined
 
-PASSES = "inline,drop-claims,expand-control,expand-arithmetic,expand-maps,expand-descriptors"
+_INLINED = "inline"
+_EXPANDED = "drop-claims,expand-control,expand-arithmetic,expand-maps,expand-descriptors"
+PASSES = f"{_INLINED},{_EXPANDED}"
 """Passes before a proof. None of them removes an access: what the text does and nobody uses is checked, too."""
 _TEXT = "ttir"
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 _POSITION = re.compile(r"arg\d+")
+_NO_COLUMN = re.compile(rf"\b({_TEXT}:\d+):0(?= called at |$)")
+_NUMBER = re.compile(r"_\d+$")
 _HARMLESS = frozenset({
     "tt.func", "tt.return", "tt.print", "tt.assert", "cf.assert", "cf.br", "cf.cond_br", "llvm.intr.assume", "ttg.barrier",
     "gpu.barrier", "tt.grid_dependency_wait", "tt.grid_dependency_launch_dependents", "scf.for", "scf.if", "scf.while",
     "scf.execute_region", "scf.yield", "scf.condition", "tt.map_elementwise", "tt.map_elementwise.return",
 })  # fmt: skip
 """Operations without a trait that says so which touch no memory themselves; those in their regions are looked at, too."""
-_TENSOR_MAPS = frozenset({"ttng.tensormap_create", "ttng.reinterpret_tensor_descriptor"})
+_TENSOR_MAPS = "ttng."
+"""Dialect of the operations on tensor maps."""
 GATHER = "tt.gather"
 _COMPUTING = ("arith.", "math.")
 """Dialects of which no operation touches memory."""
@@ -146,41 +160,69 @@ def prepare(function: FuncOp) -> PreparedFunction:
     copy = copy_function(function)
     _locate(function, copy)
     parameters = _parameters(function)
-    Pipeline.parse(PASSES).run(copy)
+    Pipeline.parse(_INLINED).run(copy)
+    maps = _tensor_maps(copy)  # of called functions, too
+    Pipeline.parse(_EXPANDED).run(copy)
     if len(copy.body.blocks[0].args) != len(parameters):  # they would be taken for each other
         raise UnsupportedError(
             f"prove: @{function.sym_name.data} has a parameter that is expanded to several in a way that is not modelled; "
             "fix: pointers to elements, integers and descriptors (!tt.tensordesc) as parameters"
         )
-    return PreparedFunction(function, copy, parameters, (*_tensor_maps(function), *_accesses(copy)))
+    return PreparedFunction(function, copy, parameters, (*maps, *_accesses(copy)))
 
 
 def _check_parameters(function: FuncOp) -> None:
-    """Refuses parameters that no launch passes: blocks, pointers to blocks, and numbers whose width is not said."""
+    """Refuses parameters that no launch passes, as blocks and pointers to blocks."""
     for each in parameters_of(function):
-        is_block = t.is_tensor(each.type) or t.is_block_pointer(each.type)
-        if is_block or isinstance(each.type, IndexType):
-            fix = "a pointer to elements, or a descriptor (!tt.tensordesc)" if is_block else "i64"
+        if not _is_passed(each.type):
+            other = "a number, a pointer to elements, or a descriptor (!tt.tensordesc)"
+            fix = "i64" if isinstance(each.type, IndexType) else other
             raise UnsupportedError(
                 f"prove: {each.name} of @{function.sym_name.data} is of type {each.type}, which no launch passes; fix: {fix}"
             )
 
 
-def _tensor_maps(function: FuncOp) -> list[Access]:
-    """Returns the operations that write and read tensor maps of 128 bytes, of which expanded ones touch some words alone."""
+def _is_passed(type_: Attribute) -> bool:
+    """Returns whether launches pass arguments of a type: numbers that NumPy has, descriptors, arrays of numbers or addresses.
+
+    An integer with a sign, as `ui32`, is none that operations take.
+    """
+    if isinstance(type_, TensorDescType):
+        return True
+    is_array = isinstance(type_, t.PointerType)
+    while isinstance(type_, t.PointerType):
+        type_ = type_.pointee
+    is_number = isinstance(type_, AnyFloat)
+    if isinstance(type_, IntegerType):
+        is_number = type_.signedness.data is Signedness.SIGNLESS
+    if not is_number or is_array:
+        return is_number
+    try:
+        t.numpy_dtype(type_)
+    except UnsupportedError:
+        return False
+    return True
+
+
+def _tensor_maps(inlined: FuncOp) -> list[Access]:
+    """Returns the operations on tensor maps of 128 bytes, of which expanded ones touch some words alone, or none.
+
+    inlined: a function without calls, before descriptors are expanded.
+    """
     return [
         Access(op, line_of(op), True, True, False, (), 1, None, None, f"{op.name}, which touches 128 bytes, is not modelled")
-        for op in function.walk() if op.name in _TENSOR_MAPS
+        for op in inlined.walk() if op.name.startswith(_TENSOR_MAPS)
     ]  # fmt: skip
 
 
 def _locate(function: FuncOp, copy: FuncOp) -> None:
-    """Gives operations without a line that of the kernel's text, which sanitized runs name, too."""
+    """Gives operations without a line, also those of called functions, that of the text, which sanitized runs name, too."""
     root: Operation = function
     while (parent := root.parent_op()) is not None:
         root = parent
     locations = OpLocations(root)
-    for own, twin in zip(function.walk(), copy.walk(), strict=True):
+    pairs = zip((function, *called_functions(function)), (copy, *called_functions(copy)), strict=True)
+    for own, twin in [each for pair in pairs for each in zip(pair[0].walk(), pair[1].walk(), strict=True)]:
         if source_line(own.location) is None:
             line = locations.line(own).rpartition(":")[2]
             twin.location = FileLineColLoc(StringAttr(_TEXT), IntAttr(int(line)), IntAttr(0))
@@ -189,31 +231,64 @@ def _locate(function: FuncOp, copy: FuncOp) -> None:
 def line_of(op: Operation) -> str:
     """Returns the user's line of an operation, in the words of a finding."""
     found = source_line(op.location) or _TEXT
-    return found.removesuffix(":0") if found.startswith(f"{_TEXT}:") else found
+    return _NO_COLUMN.sub(r"\1", found)
 
 
 def parameter_names(function: FuncOp) -> tuple[str, ...]:
     """Returns a name for each parameter of a function, by which specifications tell them apart.
 
     That is the text's, where no other parameter could be meant by it. Texts are read without the numbers at the end of names:
-    where theirs are `%n_1` and `%n_2`, both are called by their position, `arg1` and `arg2`. So are those with a dot, as parts
-    of descriptors have, `a.shape.0`, and those that are named like another position.
+    where theirs are `%n_1` and `%n_2`, both are called by their position, `arg1` and `arg2`. So are those without a name, those
+    with a dot, as parts of descriptors have, `a.shape.0`, those that are named like another position, and descriptors of which
+    a part has a name of the text. A position that another parameter is named like has an underscore more: `arg3_`, if the
+    text has `%arg3` elsewhere.
     """
-    parameters = parameters_of(function)
-    bases = [each.name if _NAME.fullmatch(each.name) else re.sub(r"\W", "_", each.name) for each in parameters]
+    texts = _texts_of(function)
     found = []
-    for position, base in enumerate(bases):
-        is_taken = bases.count(base) > 1 or "." in base
-        is_number = _POSITION.fullmatch(base) is not None and base != f"arg{position}"
-        found.append(f"arg{position}" if is_taken or is_number or not _NAME.fullmatch(base) else base)
+    for position, (text, parameter) in enumerate(zip(texts, parameters_of(function), strict=True)):
+        others = {*texts[:position], *texts[position + 1 :]}
+        rank = len(parameter.type.shape) if isinstance(parameter.type, TensorDescType) else 0
+        is_known = _NAME.fullmatch(text) is not None and "." not in text and _POSITION.fullmatch(text) is None
+        name = text if is_known else f"arg{position}"
+        if is_known and _is_taken(name, rank, others):
+            name = f"arg{position}"
+        while _is_taken(name, rank, others):
+            name += "_"
+        found.append(name)
     return tuple(found)
 
 
+def _is_taken(name: str, rank: int, others: Collection[str]) -> bool:
+    """Returns whether a name, or that of a part of a descriptor, could be meant for other parameters of the text."""
+    parts = _parts(name, rank) if rank else []
+    return bool(_meant(name) & {*map(_plain, others)}) or not {*parts}.isdisjoint(others)
+
+
+def taken_names(function: FuncOp) -> frozenset[str]:
+    """Returns the names that are, or could be meant to be, a parameter's."""
+    return frozenset((*parameter_names(function), *map(_plain, _texts_of(function))))
+
+
 def ambiguous(function: FuncOp, name: str) -> bool:
-    """Returns whether a name that is no parameter's could be meant to be one's, as it is in the text without its number."""
-    texts = {re.sub(r"\W", "_", each.name) for each in parameters_of(function)}
-    plain = re.sub(r"\W", "_", name)
-    return plain in texts or re.sub(r"_\d+$", "", plain) in texts
+    """Returns whether a name that is no parameter's could be meant to be one's, or a part's, as they are in the text."""
+    texts = {*map(_plain, _texts_of(function))}
+    return bool((_meant(name) | _meant(name.partition(".")[0])) & texts)
+
+
+def _texts_of(function: FuncOp) -> list[str]:
+    """Returns the names of parameters as the text has them, without the numbers at their end; "" for those without a name."""
+    return [argument.name_hint or "" for argument in function.body.blocks[0].args]
+
+
+def _plain(name: str) -> str:
+    """Returns a name in the letters that names of specifications have."""
+    return re.sub(r"\W", "_", name)
+
+
+def _meant(name: str) -> set[str]:
+    """Returns which names of the text, which have lost the number at their end, may be meant by a name."""
+    plain = _plain(name)
+    return {plain, _NUMBER.sub("", plain)}
 
 
 def _parts(name: str, rank: int) -> list[str]:
@@ -284,11 +359,16 @@ def claims_of(function: Operation) -> list[str]:
     """Returns what is believed of foreign code, because it says so."""
     found: dict[str, None] = {}
     for op in function.walk():
-        if op.name == "tt.elementwise_inline_asm":
+        if op.name == "tt.elementwise_inline_asm" and _is_harmless(op):
             found["assembly that says it is pure touches no memory"] = None
-        if isinstance(op, ExternElementwiseOp) and op.symbol.data not in SIGNATURES:
+        if isinstance(op, ExternElementwiseOp) and _is_harmless(op) and not _is_libdevice(op):
             found[f"{op.symbol.data}, which says it is pure, touches no memory"] = None
     return list(found)
+
+
+def _is_libdevice(op: ExternElementwiseOp) -> bool:
+    """Returns whether a function is one of libdevice's: another library may have one of the same name."""
+    return op.names_libdevice and op.symbol.data in SIGNATURES
 
 
 def _is_harmless(op: Operation) -> bool:
@@ -299,14 +379,14 @@ def _is_harmless(op: Operation) -> bool:
         pure = op.properties.get("pure")
         return isinstance(pure, IntegerAttr) and bool(pure.value.data)
     if isinstance(op, ExternElementwiseOp):
-        return bool(op.pure.value.data) or (op.names_libdevice and op.symbol.data in SIGNATURES)
+        return bool(op.pure.value.data) or _is_libdevice(op)
     return op.name.startswith(_COMPUTING) or op.has_trait(NoMemoryEffect) or op.has_trait(Pure)
 
 
 def ends_at_once(op: Operation) -> bool:
     """Returns whether an operation without regions is known to end: those of `_HARMLESS`, accesses, and what only computes."""
     if isinstance(op, ExternElementwiseOp):
-        return op.names_libdevice and op.symbol.data in SIGNATURES
+        return _is_libdevice(op)
     return op.name == GATHER or op.name in _PLAIN or op.name in _ATOMIC or _is_harmless(op)
 
 
@@ -323,5 +403,5 @@ def _operands(op: Operation) -> tuple[SSAValue | None, SSAValue | None]:
 
 __all__ = [
     "GATHER", "Access", "PreparedFunction", "ProofParameter", "ambiguous", "claims_of", "ends_at_once", "line_of",
-    "parameter_names", "prepare",
+    "parameter_names", "prepare", "taken_names",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ An operation that is on no list here counts as one that may go on forever.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from xdsl.ir import Operation, Region
@@ -14,7 +14,7 @@ from ..tt.analysis.dominance import postorder
 from .bounds import Bounds
 from .evaluate.contexts import bounds_of
 from .evaluate.undefined import Undefined
-from .found import Found, shown
+from .found import SHOWN, Found, joined, shown
 from .preparation import ends_at_once, line_of
 from .proof import TERMINATION, UNKNOWN, AccessVerdict
 from .world import ALWAYS, Level
@@ -39,12 +39,29 @@ class Termination:
         self._bounds = bounds
 
     def verdicts(self) -> list[AccessVerdict]:
-        """Returns the verdict of every loop, in the order of the text."""
-        found = []
-        for op, reason in self._loops():
-            own = Found(UNKNOWN, reason=reason) if reason else self._bounds.guarded(partial(self._ends, op))
-            found.append(AccessVerdict(TERMINATION, line_of(op), op.name, "", own.verdict, own.level, own.reason))
-        return found
+        """Returns the verdict of every loop, in the order of the text. One comes to its end only if all inside it do."""
+        own = [
+            (op, Found(UNKNOWN, reason=reason) if reason else self._bounds.guarded(partial(self._ends, op)))
+            for op, reason in self._loops()
+        ]  # fmt: skip
+        inner: dict[Operation, list[tuple[Operation, Found]]] = {op: [] for op, _ in own}
+        for op, found in own:
+            around: Operation | None = op
+            while around is not None:
+                if around in inner and (around is not op or found.verdict not in SHOWN):
+                    inner[around].append((op, found))
+                around = around.parent_op()
+        return [self._with_inner(op, found, inner[op]) for op, found in own]
+
+    @staticmethod
+    def _with_inner(op: Operation, found: Found, inner: Sequence[tuple[Operation, Found]]) -> AccessVerdict:
+        """Returns the verdict of a loop, which says no more than those of what is inside it, or of its own blocks."""
+        for each, verdict in inner:
+            if found.verdict in SHOWN and verdict.verdict not in SHOWN:
+                found = Found(UNKNOWN, reason=f"inside it {each.name} at {line_of(each)} is not shown to end")
+            elif found.verdict in SHOWN:
+                found = shown(joined(found.level, verdict.level))
+        return AccessVerdict(TERMINATION, line_of(op), op.name, "", found.verdict, found.level, found.reason)
 
     def _loops(self) -> Iterator[tuple[Operation, str]]:
         """Yields what may go on forever, with the reason why nothing is shown of it; "" if something may be."""

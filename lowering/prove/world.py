@@ -77,7 +77,9 @@ class World:
     Attributes:
         base: what is assumed.
         symbols: the sizes by name.
-        extents: by position of a pointer parameter, the number of elements of its array.
+        extents: by position of a pointer parameter, how many elements its array has: at least those that are specified. Of a
+            descriptor it is the array's own number, since its tensor fits that, and not the specified one.
+        specified: by position of a pointer parameter, the extent that the specification says.
         promises: what the text promises of sizes, as assumptions.
     """
 
@@ -100,11 +102,13 @@ class World:
         for assumption in sorted(formulas, key=has_division):  # those without say that divisors are positive
             self.base.append(self.assumption(assumption))
         self.extents: dict[int, Polynomial] = {}
+        self.specified: dict[int, Polynomial] = {}
         for name, expression in specification.extents.items():
             extent = self.size(expression)
             size = prepared.parameters[prepared.arrays[name]].element_size
             self.base += [at_least(extent, 0), at_most(extent, _MAX_BYTES // size)]
             self.extents[prepared.arrays[name]] = extent
+            self.specified[prepared.arrays[name]] = extent
             if extent.number is None:
                 self.promises.append(f"{specification.texts[name]} >= 0, as {name} has so many elements")
         self._describe_tensors()
@@ -177,7 +181,10 @@ class World:
         self.promises.append(f"{name} % {parameter.divisor} == 0")
 
     def _describe_tensors(self) -> None:
-        """States what launches check of tensor descriptors: that their tensors fit their arrays."""
+        """States what launches check of tensor descriptors: that their tensors fit their arrays.
+
+        An array may have more elements than its extent says, and its tensor then reaches further.
+        """
         for position, parameter in enumerate(self.prepared.parameters):
             rank = parameter.rank
             if not rank:
@@ -188,9 +195,13 @@ class World:
             some = both(*[at_least(extent, 1) for extent in shape])
             for extent, stride in zip(shape, strides, strict=True):  # of an axis of extent 1 launches take any
                 self.base.append(implies(both(some, at_least(extent, 2)), at_least(stride, 0)))
-            self.promises.append(f"the tensor of {parameter.name} fits its array (launches check it)")
-            if position not in self.extents:
-                self.extents[position] = self.terms.atom(("size", f"elements of {parameter.name}"), f"{parameter.name}", 0)
+            limits = "its extents are from 0 to 2**31 - 1"
+            self.promises.append(f"the tensor of {parameter.name} fits its array, and {limits} (launches check it)")
+            most = _MAX_BYTES // parameter.element_size
+            elements = self.terms.atom(("size", f"elements of {parameter.name}"), f"{parameter.name}", 0, most)
+            if position in self.specified:
+                self.base.append(at_least(elements, self.specified[position]))
+            self.extents[position] = elements
             reach = ONE
             for extent, stride in zip(shape, strides, strict=True):
                 reach = reach + (extent - 1) * stride

@@ -33,7 +33,7 @@ def _line(location: Attribute, depth: int, known: dict[int, str | None]) -> str 
 def _line_of(location: Attribute, depth: int, known: dict[int, str | None]) -> str | None:
     match location:
         case FileLineColLoc():
-            return f"{location.filename.data}:{location.line.data}:{location.column.data}"
+            return f"{_printable(location.filename.data)}:{location.line.data}:{location.column.data}"
         case NameLoc():
             return _line(location.location, depth, known)
         case CallSiteLoc():
@@ -44,6 +44,11 @@ def _line_of(location: Attribute, depth: int, known: dict[int, str | None]) -> s
             found = (_line(each, depth, known) for each in location.locations)
             return next((line for line in found if line is not None), None)
     return None
+
+
+def _printable(name: str) -> str:
+    """Returns the name of a file with escapes for what begins new lines, and the like: texts of strangers name any."""
+    return name if name.isprintable() else repr(name)[1:-1]
 
 
 class _Numbering(BlockPrinter):

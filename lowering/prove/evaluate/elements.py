@@ -141,7 +141,7 @@ def _transposed(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value:
 
 def _reshaped(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
     op = _op(ssa)
-    if "allow_reorder" in op.properties:
+    if "allow_reorder" in op.properties or "allow_reorder" in op.attributes:
         return None
     source = op.operands[0]
     shape = _shape(source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
@@ -43,22 +43,39 @@ STRUCTURED = frozenset(
 )
 
 
+_WRITING = ("tt.store", "tt.atomic_", "tt.descriptor_store", "tt.descriptor_reduce", "tt.descriptor_scatter", "ttng.")
+"""How the names of operations begin that write memory."""
+
+
 def chooses(region: Region) -> bool:
     """Returns whether a region, or a function that it calls, has control flow."""
+    return any(len(here.blocks) > 1 or any(op.regions for op in here.walk()) for here in _with_called(region))
+
+
+def _with_called(region: Region) -> Iterator[Region]:
+    """Yields a region, and the bodies of the functions that it calls."""
     stack, seen = [region], set[Operation]()
     while stack:
         here = stack.pop()
-        if len(here.blocks) > 1:
-            return True
+        yield here
         for op in here.walk():
-            if op.regions:
-                return True
             symbol = op.properties["callee"] if op.name == "tt.call" else None
             callee = SymbolTable.lookup_symbol(op, symbol) if isinstance(symbol, SymbolRefAttr) else None
             if callee is not None and callee not in seen:
                 seen.add(callee)
                 stack += callee.regions
-    return False
+
+
+def refuse_writes(op: Operation) -> None:
+    """Raises `UnsupportedError` for a reduction or scan whose region writes memory: how often it runs, and in which order, is
+    free."""
+    for here in _with_called(op.regions[0]):
+        for inner in here.walk():
+            if inner.name.startswith(_WRITING):
+                raise UnsupportedError(
+                    f"{op.name}: {inner.name} in its region, which runs in a free order, is not interpreted; fix: write the "
+                    "results, behind it"
+                )
 
 
 class Translation(Translator[EnvironmentT]):
@@ -322,6 +339,7 @@ class Translation(Translator[EnvironmentT]):
     def _combine(self, op: Operation) -> Callable[[EnvironmentT, list[Array], list[Array]], list[Array]]:
         """Translates the region into a function of whole arrays of left and right values, which runs element
         by element if the region has control flow."""
+        refuse_writes(op)
         body = self.region(op.regions[0])
 
         def whole(env: EnvironmentT, left: list[Array], right: list[Array]) -> list[Array]:

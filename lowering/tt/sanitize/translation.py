@@ -15,7 +15,7 @@ from ..dialect.external import ElementwiseInlineAsmOp, program_of
 from ..interpret.evaluators import EVALUATORS
 from ..interpret.machine import Function, Step, Value
 from ..interpret.memory import AccessError
-from ..interpret.translation import STRUCTURED, Edge, Translation, chooses
+from ..interpret.translation import STRUCTURED, Edge, Translation, chooses, refuse_writes
 from ..transforms.expand.expand_assembly import expanded
 from ..types import numpy_dtype
 from .assembly import followed
@@ -389,6 +389,7 @@ class SanitizedTranslation(Translation[Frame]):
             [self.slot(value) for value in op.operands],
             [self.slot(value) for value in op.results],
         )
+        refuse_writes(op)
         combine = combined(self.carried(op.regions[0]), chooses(op.regions[0]))
 
         def step(env: Frame) -> None:

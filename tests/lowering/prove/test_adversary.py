@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("z3")
 
-from joinery.lowering.prove import claims, found, races
+from joinery.lowering.prove import claims, found, preparation, races, world
 from joinery.lowering.prove.evaluate import contexts, evaluator, loops
 from joinery.lowering.prove.terms.formulas import FALSE, Formula, at_most, either, less, within
 
@@ -22,6 +22,7 @@ from ...support.proving import (
     differential,
     exhausting,
     far_runs,
+    stating,
     witness,
 )
 from ...support.proving.differential import MAKERS
@@ -125,6 +126,29 @@ def _is_refuted(check: Callable[[int], object]) -> bool:
 def _first_axis(one: Any, two: Any, before: Callable[..., Any] = claims.others) -> list[Formula]:
     found = before(one, two)
     return [*found[:1], FALSE, FALSE] if len(found) == 3 else found
+
+
+def _in_the_kernel_alone(inlined: Any, before: Callable[..., Any] = preparation._tensor_maps) -> Any:
+    return [each for each in before(inlined) if "called at" not in each.line]
+
+
+def _no_longer_than_extents(self: world.World, before: Callable[..., Any] = world.World._describe_tensors) -> None:
+    before(self)
+    self.base += [at_most(self.extents[position], extent) for position, extent in self.specified.items()]
+
+
+STATED: dict[str, tuple[Any, str, Any]] = {
+    "tensor maps are looked for in the kernel alone": (preparation, "_tensor_maps", _in_the_kernel_alone),
+    "arrays of descriptors are as long as their extents": (world.World, "_describe_tensors", _no_longer_than_extents),
+    "a name means one parameter": (preparation, "_meant", lambda name: set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_what_is_taken_from_texts_and_specifications_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, attribute, value = STATED[name]
+    monkeypatch.setattr(owner, attribute, value)
+    assert _is_refuted(stating.check)
 
 
 def test_programs_that_meet_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

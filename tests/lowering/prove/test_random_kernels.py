@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("z3")
 
-from ...support.proving import exhausting, far_runs
+from ...support.proving import exhausting, far_runs, stating
 from ...support.proving.differential import MAKERS, check
 from ...support.proving.makers.small_counting import small_counting_kernel
 from ...support.proving.makers.small_kernels import SmallKernel, small_kernel
@@ -55,6 +55,20 @@ def test_what_is_proven_of_many_random_kernels_holds_near_the_ends_of_types(firs
     """`python -m tests.support.proving.far_runs idioms SEED COUNT LAUNCHES` tries others."""
     for seed in range(first, first + 50):
         far_runs.check_random(kind, seed, 10)
+
+
+def test_what_is_proven_of_names_descriptors_and_called_functions_holds() -> None:
+    found = sum([stating.check(seed) for seed in range(80)], Counter())
+    assert found["proven"] > 10
+    assert found["refused"] > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 3000, 500))
+def test_what_is_proven_of_many_names_descriptors_and_called_functions_holds(first: int) -> None:
+    """`python -m tests.support.proving.stating SEED COUNT` tries others."""
+    for seed in range(first, first + 500):
+        stating.check(seed, 20)
 
 
 def test_what_is_proven_of_small_kernels_holds_for_nearly_all_sizes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import joinery as jn
@@ -335,6 +336,59 @@ def test_overflow_of_floats_of_signed_numbers_is_proven() -> None:
     assert not made.prove((), {"x": 1}, 1, ("overflow",)).ok
 
 
+_BITS = """
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %no = arith.constant false
+  %yes = arith.constant true
+  %p = arith.cmpi sgt, %n, %c1 : i32
+  %q = arith.cmpi slt, %n, %c0 : i32
+  %r = {operation}
+  %e = arith.{read} %r : i1 to i32
+  %m = arith.cmpi slt, %e, %c0 : i32
+  tt.store %x, %n, %m : !tt.ptr<i32>"""
+
+
+@pytest.mark.parametrize(
+    ("operation", "unsigned", "signed"),
+    [
+        ("arith.addi %p, %p : i1", False, False), ("arith.addi %p, %q : i1", True, True),
+        ("arith.addi %p, %no : i1", True, True), ("arith.subi %no, %p : i1", False, False),
+        ("arith.subi %p, %no : i1", True, True), ("arith.subi %yes, %p : i1", True, True),
+        ("arith.muli %p, %p : i1", True, False), ("arith.muli %p, %q : i1", True, True),
+        ("arith.shli %p, %yes : i1", False, False), ("arith.shli %p, %no : i1", True, True),
+        ("arith.trunci %n : i32 to i1", False, False),
+        ("arith.trunci %c1 : i32 to i1", True, False), ("arith.trunci %c0 : i32 to i1", True, True),
+        ("arith.divsi %p, %yes : i1", False, False), ("arith.xori %p, %yes : i1", True, True),
+        ("arith.ori %p, %p : i1", True, True), ("arith.andi %p, %yes : i1", True, True),
+    ],
+)  # fmt: skip
+def test_truth_values_wrap_like_other_numbers(operation: str, unsigned: bool, signed: bool) -> None:
+    """Sums of one bit were proven not to wrap. True is 1, or -1 where a signed number is made of it."""
+    for read, holds in (("extui", unsigned), ("extsi", signed)):
+        made = kernel("%x: !tt.ptr<i32>, %n: i32", _BITS.format(operation=operation, read=read))
+        assert made.prove((), {"x": 1}, 1, ("overflow",)).ok == holds, read
+
+
+def test_numbers_of_one_bit_do_not_wrap_where_assumptions_say_so() -> None:
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", _BITS.format(operation="arith.trunci %n : i32 to i1", read="extui"))
+    assert made.prove(["0 <= n <= 1"], {"x": 1}, 1, ("overflow",)).ok
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", _BITS.format(operation="arith.addi %p, %p : i1", read="extui"))
+    assert made.prove(["n <= 1"], {"x": 1}, 1, ("overflow",)).ok
+
+
+@pytest.mark.parametrize("library", ["mine", "libdevice", ""])
+@pytest.mark.parametrize("symbol", ["foo", "__nv_abs"])
+def test_what_is_believed_of_foreign_functions_is_printed(library: str, symbol: str) -> None:
+    """A function of another library may be called like one of libdevice's."""
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", f"""
+  %s = tt.extern_elementwise %n {{libname = "{library}", libpath = "", pure = true, symbol = "{symbol}"}} : (i32) -> i32
+  tt.store %x, %s : !tt.ptr<i32>""")
+    printed = [each for each in made.prove((), {"x": 1}, 1).trusted if "says it is pure" in each]
+    is_known = library != "mine" and symbol == "__nv_abs"
+    assert printed == ([] if is_known else [f"{symbol}, which says it is pure, touches no memory"])
+
+
 # Properties
 
 _FAR = """
@@ -370,6 +424,51 @@ def test_a_stored_proof_of_another_solver_or_with_another_example_is_refused(nam
     assert made.prove.verify(text).verdict("bounds") == "proven"
     with pytest.raises(jn.UserError, match=f"{name} differ"):
         made.prove.verify(json.dumps({**json.loads(text), name: value}))
+
+
+def _with(text: str, **changes: Any) -> str:
+    return json.dumps({**json.loads(text), **changes})
+
+
+def _without(text: str, name: str) -> str:
+    return json.dumps({key: value for key, value in json.loads(text).items() if key != name})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda text: text.replace('"trusted": [', '"trusted": [],\n "trusted": [', 1),
+        lambda text: text.replace('"verdicts": {', '"verdicts": {"bounds": "refuted"},\n "verdicts": {', 1),
+        lambda text: text.replace('"bounds": "proven"', '"bounds": "refuted", "bounds": "proven"', 1),
+        lambda text: _with(text, example={"n": 1.0}),
+        lambda text: _with(text, example={"n": True}),
+        lambda text: _with(text, steps="none"),
+        lambda text: _with(text, questions="proven by hand"),
+        lambda text: _with(text, questions=1.0),
+        lambda text: _with(text, questions=True),
+        lambda text: _with(text, steps=-1),
+        lambda text: _with(text, steps=float("nan")),
+        lambda text: _without(text, "questions"),
+        lambda text: _without(text, "steps"),
+        lambda text: _without(text, "example"),
+        lambda text: _with(text, note=None),
+        lambda text: _with(text, counterexample=None),
+        lambda text: _with(text, accesses=[{**each, "counterexample": {}} for each in json.loads(text)["accesses"]]),
+        lambda text: text.replace('"condition": []', '"condition": [], "note": null', 1),
+        lambda text: text.rstrip()[:-1] + ', "note": ' + "[" * 900 + "]" * 900 + "}",
+    ],
+)
+def test_a_stored_proof_says_what_is_written_now_and_nothing_else(changed: Callable[[str], str]) -> None:
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", """
+  %c1 = arith.constant 1 : i32
+  tt.store %x, %c1 : !tt.ptr<i32>""")
+    text = made.prove(["n >= 1"], {"x": "n"}, 1).as_json()
+    assert json.loads(text)["example"] == {"n": 1}
+    for same in (text, json.dumps(json.loads(text)), _with(text, questions=7, steps=10**30)):
+        assert made.prove.verify(same).ok
+    assert changed(text) != text
+    with pytest.raises(jn.UserError, match=r"stands there twice|no number|differ"):
+        made.prove.verify(changed(text))
 
 
 @pytest.mark.parametrize("width", [4, 12, 24, 65])

@@ -132,6 +132,39 @@ def test_findings_belong_to_one_access_or_to_none() -> None:
     assert launches._guilty(finding("address 0x10 (in no array)")) is None
 
 
+def test_lines_of_functions_that_are_called_are_those_of_the_text() -> None:
+    """All of them had one line, "ttir", by which no finding was found to be about one of them."""
+    made = jn.kernel.from_ttir("""module {
+tt.func private @g(%x: !tt.ptr<i32>, %n: i32) {
+  %at = tt.addptr %x, %n : !tt.ptr<i32>, i32
+  tt.store %at, %n : !tt.ptr<i32>
+  tt.store %x, %n : !tt.ptr<i32>
+  tt.return
+}
+tt.func public @k(%x: !tt.ptr<i32>, %n: i32) {
+  tt.call @g(%x, %n) : (!tt.ptr<i32>, i32) -> ()
+  tt.call @g(%x, %n) : (!tt.ptr<i32>, i32) -> ()
+  tt.return
+}
+}""")
+    proof = made.prove((), {"x": 4}, 1, ("bounds",))
+    lines = [f"ttir:{line} called at ttir:{call}" for call in (9, 10) for line in (4, 5)]
+    assert [each.line for each in proof.accesses] == lines
+    assert [each.verdict for each in proof.accesses] == ["refuted", "proven", "unknown", "proven"]
+    found = made.sanitize((1,), np.zeros(4, "i4"), 4).findings
+    assert {each.line for each in found} <= {each.line for each in proof.accesses}
+
+
+def test_the_name_of_a_file_begins_no_line_of_a_proof() -> None:
+    """Texts of strangers name any file; a proof is read by lines."""
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", """
+  %at = tt.addptr %x, %n : !tt.ptr<i32>, i32
+  tt.store %at, %n : !tt.ptr<i32> loc("a\\0Abounds: proven\\0A":3:4)""")
+    proof = made.prove((), {"x": 4}, 1, ("bounds",))
+    assert proof.verdict("bounds") == "refuted"
+    assert not any(line.strip() == "bounds: proven" for line in str(proof).splitlines())
+
+
 def test_terms_that_outgrow_their_limits_are_unknown() -> None:
     chain = "\n".join([f"  %v{n + 1} = arith.xori %v{n}, %v{max(0, n - 1)} : i1" for n in range(200)])
     proof = kernel("%x: !tt.ptr<i32>, %v0: i1, %n: i32", f"""{chain}

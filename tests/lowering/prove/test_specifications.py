@@ -136,11 +136,60 @@ tt.func public @k(%x_1: !tt.ptr<i32>, %n_1: i32, %n_2: i32) {
         ("%n: i32, %m: i32", ("x", "n", "m")), ("%a-b: i32, %a_b: i32", ("x", "arg1", "arg2")),
         ("%n_2: i32, %n: i32", ("x", "arg1", "arg2")), ("%arg2: i32, %m: i32", ("x", "arg1", "m")),
         ("%x.shape.0: i32, %m: i32", ("x", "arg1", "m")), ("%n.1: i32, %n_1: i32", ("x", "arg1", "n")),
+        ("%arg3: i32, %a: i32, %m.k: i32", ("x", "arg1", "a", "arg3_")),
+        ("%0: i32, %argument_1: i32", ("x", "arg1", "argument")),
+        ("%a-1: i32, %a_1: i32", ("x", "arg1", "a")), ("%arg2: i32, %arg2_1: i32", ("x", "arg1", "arg2_")),
+        ("%arg2: i32, %arg2_: i32, %arg1: i32", ("x", "arg1_", "arg2_", "arg3")), ("%0: i32, %1: i32", ("x", "arg1", "arg2")),
     ],
 )  # fmt: skip
 def test_a_name_is_never_that_of_another_parameter(head: str, names: tuple[str, ...]) -> None:
     made = jn.kernel.from_ttir(f"tt.func public @k(%x: !tt.ptr<i32>, {head}) {{\n  tt.return\n}}\n")
     assert parameter_names(made._function) == names
+
+
+@pytest.mark.parametrize(
+    ("head", "index", "assume", "extents"),
+    [
+        ("%x: !tt.ptr<i32>, %arg3: i32, %a: i32, %m.k: i32", "%m.k", ["0 <= arg3 < 4"], {"x": 4}),
+        ("%x: !tt.ptr<i32>, %arg2: i32, %n_1: i32, %n_2: i32", "%n_1", ["0 <= arg2 < 4"], {"x": 4}),
+        ("%arg1: !tt.ptr<i32>, %x.q: !tt.ptr<i32>, %n: i32", "%n", ["0 <= n < 4"], {"arg1": 4}),
+        ("%x: !tt.ptr<i32>, %a-1: i32, %a_1: i32", "%a-1", ["0 <= a_1 < 4"], {"x": 4}),
+        ("%x: !tt.ptr<i32>, %0: i32, %argument_1: i32", "%0", ["0 <= argument_1 < 4"], {"x": 4}),
+        ("%x: !tt.ptr<i32>, %n: i32", "%n", ["0 <= n < 4", "x.shape.0 >= 4"], {"x": 4}),
+        ("%arg1: !tt.ptr<i32>, %x.q: !tt.ptr<i32>, %n: i32", "%n", ["0 <= arg1[:] < 4"], {"arg0": 4}),
+        ("%x: !tt.ptr<i32>, %d: !tt.tensordesc<4xi32>, %d.shape.0: i32", "%d.shape.0", ["0 <= d.shape.0 < 4"], {"x": 4}),
+        ("%x: !tt.ptr<i32>, %d: !tt.tensordesc<4xi32>, %d.shape.0: i32", "%d.shape.0", ["0 <= d.stride.0 < 4"], {"x": 4}),
+    ],
+)
+def test_a_name_that_the_text_has_elsewhere_is_refused(
+    head: str, index: str, assume: list[str], extents: dict[str, Any]
+) -> None:
+    """It meant the parameter at that position, or one that is spelled like it, of which this was proven."""
+    array = "%x.q" if "%x.q" in head else "%x"
+    made = jn.kernel.from_ttir(f"""tt.func public @k({head}) {{
+      %at = tt.addptr {array}, {index} : !tt.ptr<i32>, i32
+      %v = tt.load %at : !tt.ptr<i32>
+      tt.return
+    }}""")
+    with pytest.raises(jn.UserError, match=r"is not known, as texts are read without|has no array 'arg1'"):
+        made.prove(assume, extents, 1)
+
+
+def test_a_descriptor_whose_parts_have_a_name_of_the_text_is_called_by_its_position() -> None:
+    head = "%x: !tt.ptr<i32>, %d: !tt.tensordesc<4xi32>, %d.shape.0: i32, %d_shape: i32, %e: !tt.tensordesc<4xi32>"
+    head += ", %arg1.shape.0: i32"
+    made = jn.kernel.from_ttir(f"tt.func public @k({head}) {{\n  tt.return\n}}\n")
+    assert parameter_names(made._function) == ("x", "arg1_", "arg2", "d_shape", "e", "arg5")
+
+
+@pytest.mark.parametrize("head", ["%grid_x_1: i32, %grid_x_2: i32", "%grid_x: f32, %n: i32", "%grid-x: i32, %n: i32"])
+def test_a_grid_of_any_size_has_a_name_that_no_parameter_could_have(head: str) -> None:
+    made = jn.kernel.from_ttir(f"""tt.func public @k(%x: !tt.ptr<i32>, {head}) {{
+      %c = arith.constant 1 : i32
+      tt.store %x, %c : !tt.ptr<i32>
+      tt.return
+    }}""")
+    assert made.prove((), {"x": 1}, None, ("bounds",)).specification.grid[0] == "grid_x_"
 
 
 def test_names_of_descriptors_are_those_of_their_parts_alone() -> None:
@@ -153,7 +202,7 @@ def test_names_of_descriptors_are_those_of_their_parts_alone() -> None:
       tt.store %at, %c0 : !tt.ptr<i32>
       tt.return
     }}""")
-    assert parameter_names(made._function) == ("arg0", "arg1", "arg2", "x")
+    assert parameter_names(made._function) == ("arg0_", "arg1", "arg2", "x")
     assert made.prove(extents={"x": 1}, grid=1, properties=("bounds",)).verdict("bounds") == "refuted"
 
 
@@ -175,6 +224,73 @@ def test_tensor_maps_in_memory_are_not_modelled(extent: int) -> None:
         found = kernel_.prove(extents=extents, grid=2, properties=("bounds", "races"))
         assert {found.verdict("bounds"), found.verdict("races")} == {"unknown"}
         assert "touches 128 bytes, is not modelled" in str(found)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("operation", [
+    "ttng.tensormap_create %w, %x, [%c8], [%c8], [], [%c1] {elem_type = 7 : i32, fill_mode = 0 : i32, "
+    "interleave_layout = 0 : i32, swizzle_mode = 0 : i32} : (!tt.ptr<i8>, !tt.ptr<f32>, i32, i32, i32) -> ()",
+    "%d = ttng.reinterpret_tensor_descriptor %w : !tt.ptr<i8> to !tt.tensordesc<8xf32>",
+    "ttng.tensormap_fenceproxy_acquire %w : !tt.ptr<i8>",
+])  # fmt: skip
+def test_tensor_maps_of_functions_that_are_called_are_not_modelled(operation: str, depth: int) -> None:
+    """They were looked for in the kernel before functions were inlined, and proven of 80 bytes."""
+    lines = f"""%c1 = arith.constant 1 : i32
+      %c8 = arith.constant 8 : i32
+      {operation}"""
+    callees = []
+    for level in range(depth):
+        callees.append(f"tt.func private @f{level}(%w: !tt.ptr<i8>, %x: !tt.ptr<f32>) {{\n{lines}\ntt.return\n}}")
+        lines = f"tt.call @f{level}(%w, %x) : (!tt.ptr<i8>, !tt.ptr<f32>) -> ()"
+    made = jn.kernel.from_ttir("module {\n" + "\n".join(callees) + f"""
+    tt.func public @f(%w: !tt.ptr<i8> {{tt.divisibility = 16 : i32}}, %x: !tt.ptr<f32>) {{
+      {lines}
+      tt.return
+    }}
+    }}""")
+    found = made.prove(extents={"w": 80, "x": 8}, grid=2)
+    assert {found.verdict(each) for each in found.properties} == {"unknown"}
+    assert "called at" in found.accesses[0].line
+
+
+_AT_THE_END = """
+  %zero = arith.constant 0 : i32
+  %one = arith.constant 1 : i32
+  %v = tt.descriptor_load %d[%zero] : !tt.tensordesc<4xi32> -> tensor<4xi32>
+  %last = arith.subi %n, %one : i32
+  %at = tt.addptr %x, %last : !tt.ptr<i32>, i32
+  tt.store %at, %n : !tt.ptr<i32>"""
+
+
+def test_a_tensor_reaches_as_far_as_its_array_which_may_be_longer_than_its_extent() -> None:
+    """The extent was taken for all that the array has, which no launch checks: a tensor of 64 elements was left out."""
+    parameters = "%d: !tt.tensordesc<4xi32>, %x: !tt.ptr<i32>, %n: i32"
+    made = jn.kernel.from_ttir(f"tt.func public @f({parameters}) {{{_AT_THE_END}\n  tt.return\n}}")
+    assume = ["n == d.shape.0", "n >= 1", "d.stride.0 == 1"]
+    proof = made.prove(assume, {"d": 16, "x": 16}, 1, ("bounds",))
+    assert proof.verdict("bounds") == "refuted"
+    (example,) = [each.counterexample for each in proof.refuted]
+    assert example is not None
+    assert dict(example.sizes)["n"] > 16
+    assert made.prove([*assume, "n <= 16"], {"d": 16, "x": 16}, 1, ("bounds",)).ok
+    longer = jn.TensorDescriptor(np.zeros(64, np.int32))
+    assert {each.kind for each in made.sanitize((1,), longer, np.zeros(16, np.int32), 64).findings} == {"out-of-bounds"}
+
+
+def test_programs_as_many_as_a_tensor_has_elements_may_be_more_than_its_extent() -> None:
+    made = jn.kernel.from_ttir("""tt.func public @f(%d: !tt.tensordesc<4xi32>, %x: !tt.ptr<i32>) {
+      %c16 = arith.constant 16 : i32
+      %c0 = arith.constant 0 : i32
+      %v = tt.descriptor_load %d[%c0] : !tt.tensordesc<4xi32> -> tensor<4xi32>
+      %p = tt.get_program_id x : i32
+      %i = arith.remsi %p, %c16 : i32
+      %at = tt.addptr %x, %i : !tt.ptr<i32>, i32
+      tt.store %at, %p : !tt.ptr<i32>
+      tt.return
+    }""")
+    extents = {"d": 16, "x": 16}
+    assert made.prove(["d.stride.0 == 1"], extents, "d.shape.0", ("races",)).verdict("races") == "refuted"
+    assert made.prove(["d.stride.0 == 1", "d.shape.0 <= 16"], extents, "d.shape.0", ("races",)).ok
 
 
 def test_a_proof_is_data() -> None:
@@ -223,7 +339,12 @@ def test_without_z3_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "type_", ["index", "!tt.ptr<tensor<4xi32>>", "tensor<4xi32>", "tensor<4x!tt.ptr<i32>>", "tensor<4xindex>"]
+    "type_",
+    [
+        "index", "!tt.ptr<tensor<4xi32>>", "tensor<4xi32>", "tensor<4x!tt.ptr<i32>>", "tensor<4xindex>", "none",
+        "vector<4xi32>", "memref<4xi32>", "(i32) -> i32", "ui32", "!tt.ptr<!tt.ptr<tensor<4xi32>>>",
+        "!tt.ptr<!tt.tensordesc<4xi32>>", "!tt.ptr<ui32>", "i77",
+    ],
 )
 def test_parameters_that_no_launch_passes_are_refused(type_: str) -> None:
     """A pointer to a block is expanded to several parameters, which were taken for those behind it."""
@@ -268,3 +389,16 @@ def test_nothing_is_proven_under_conditions_that_contradict_the_assumptions(assu
     assert [each.verdict for each in proof.accesses] == ["unknown"] * 3
     possible = made.prove((), {"x": "4 * n"}, "n")
     assert {each.verdict for each in possible.accesses} == {"proven under"}
+
+
+@pytest.mark.parametrize("form", ["allow_reorder", "{allow_reorder = true}"])
+def test_a_reshape_that_may_reorder_has_elements_in_any_order(form: str) -> None:
+    made = jn.kernel.from_ttir(f"""tt.func public @f(%x: !tt.ptr<i32>, %n: i32) {{
+      %l = tt.make_range {{end = 8 : i32, start = 0 : i32}} : tensor<8xi32>
+      %r = tt.reshape %l {form} : tensor<8xi32> -> tensor<2x4xi32>
+      %xs = tt.splat %x : !tt.ptr<i32> -> tensor<2x4x!tt.ptr<i32>>
+      %at = tt.addptr %xs, %r : tensor<2x4x!tt.ptr<i32>>, tensor<2x4xi32>
+      tt.store %at, %r : tensor<2x4x!tt.ptr<i32>>
+      tt.return
+    }}""")
+    assert made.prove((), {"x": 8}, 1, ("bounds",)).verdict("bounds") == "unknown"

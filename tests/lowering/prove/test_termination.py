@@ -78,6 +78,42 @@ def test_an_inner_loop_is_judged_by_itself() -> None:
     assert found == "unknown"
 
 
+def rows(body: str, assume: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+    """Of each loop its operation and its verdict."""
+    made = jn.kernel.from_ttir(f"""tt.func public @k(%n: i32, %s: i32) {{
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c4 = arith.constant 4 : i32
+  %yes = arith.constant true
+{body}
+  tt.return
+}}""")
+    return [(each.operation, each.verdict) for each in made.prove(assume, {}, 1, ("termination of loops",)).accesses]
+
+
+_FOREVER = """  %r = scf.while (%a = %c0) : (i32) -> i32 {
+    scf.condition(%yes) %a : i32
+  } do {
+  ^bb0(%b: i32):
+    scf.yield %b : i32
+  }"""
+
+
+def around(body: str) -> str:
+    return f"  scf.for %j{len(body)} = %c0 to %c4 step %c1 : i32 {{\n{body}\n  }}"
+
+
+def test_a_loop_around_one_that_may_go_on_forever_is_unknown() -> None:
+    """Its own row said that it comes to its end."""
+    assert rows(around(_FOREVER)) == [("scf.for", "unknown"), ("scf.while", "unknown")]
+    twice = around(around(f"  scf.if %yes {{\n{_FOREVER}\n  }}"))
+    assert rows(twice) == [("scf.for", "unknown")] * 2 + [("scf.while", "unknown")]
+    assert rows(_FOREVER + "\n" + around("")) == [("scf.while", "unknown"), ("scf.for", "proven")]
+    assert rows(around(loop("%c0", "%n", "%c4"))) == [("scf.for", "proven under")] * 2
+    assert rows(around(loop("%c0", "%n", "%c4")), ("n <= 100",)) == [("scf.for", "proven")] * 2
+    assert rows(around(loop("%c0", "%n", "%s")), ("n <= 100",)) == [("scf.for", "unknown")] * 2
+
+
 @pytest.mark.parametrize("step", ["zero", "one"])
 def test_nothing_is_said_of_operations_on_no_list(step: str) -> None:
     """A parallel loop of which the step is 0 never ends."""

@@ -200,7 +200,7 @@ ATTACKS: dict[str, Faulty] = {
     "a parameter called as a descriptor's extent": Faulty("%a.shape.0: i32, %a: !tt.tensordesc<tensor<8xi32>>", """
   %v = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>
   tt.descriptor_store %a[%a.shape.0], %v : !tt.tensordesc<tensor<8xi32>>, tensor<8xi32>""", {}, 2, "races",
-        None, ("a.stride.0 == 1",)),
+        None, ("arg1.stride.0 == 1",)),
     "a stride of -2**63 along an axis of extent 1, which launches take": Faulty("%a: !tt.tensordesc<2xi8>", """
   %o = arith.constant -1 : i32
   %v = tt.descriptor_load %a[%o] : !tt.tensordesc<2xi8> -> tensor<2xi8>""", {}, 1, "overflow", None, ("a.shape.0 == 1",)),

@@ -88,8 +88,8 @@ class _Recording(PlainTranslation):
         if not op.results or not op.operands or not t.is_integer(op.results[0].type):
             return None
         width = t.bit_width(op.results[0].type)
-        if not op.name.startswith(("arith.", "math.absi")) or (width == 1 and op.name not in _UNSIGNED):
-            return None
+        if not op.name.startswith(("arith.", "math.absi")):
+            return None  # of one bit, True is 1
         slots, result = [self.slot(each) for each in op.operands], self.slot(op.results[0])
         half = 1 << (width - 1)
 

@@ -445,3 +445,32 @@ def test_a_wide_block_with_many_readers_is_no_matter_of_minutes() -> None:
     assert (found.program, found.count) == ((255, 0, 0), 4096)
     assert found.message.startswith("read-write race on %o + 4 * 0")
     assert found.other_program == (0, 0, 0)
+
+
+@pytest.mark.parametrize("operation", ["tt.reduce", "tt.scan"])
+@pytest.mark.parametrize("way", ["sanitize", "interpret"])
+def test_a_combination_that_writes_memory_is_refused_by_name(operation: str, way: str) -> None:
+    """How often it runs, and in which order, is free; it ended in an error of NumPy's."""
+    result = "i32" if operation == "tt.reduce" else "tensor<8xi32>"
+    more = "" if operation == "tt.reduce" else ", reverse = false"
+    made = jn.kernel.from_ttir(f"""module {{
+  tt.func private @note(%x: !tt.ptr<i32>, %s: i32) {{
+    tt.store %x, %s : !tt.ptr<i32>
+    tt.return
+  }}
+  tt.func public @k(%x: !tt.ptr<i32>) {{
+    %l = tt.make_range {{end = 8 : i32, start = 0 : i32}} : tensor<8xi32>
+    %r = "{operation}"(%l) <{{axis = 0 : i32{more}}}> ({{
+    ^bb0(%a: i32, %b: i32):
+      %s = arith.addi %a, %b : i32
+      BODY
+      {operation}.return %s : i32
+    }}) : (tensor<8xi32>) -> {result}
+    tt.return
+  }}
+}}""".replace("BODY", "tt.store %x, %s : !tt.ptr<i32>"))  # fmt: skip
+    with pytest.raises(jn.UnsupportedError, match=f"{operation}: tt.store in its region"):
+        getattr(made, way)(1, np.zeros(4, np.int32))
+    called = jn.kernel.from_ttir(made.ttir.replace("      tt.store %x, %s : !tt.ptr<i32>", "      tt.call @note(%x, %s) : (!tt.ptr<i32>, i32) -> ()"))  # noqa: E501
+    with pytest.raises(jn.UnsupportedError, match=f"{operation}: tt.store in its region"):
+        getattr(called, way)(1, np.zeros(4, np.int32))
