@@ -47,6 +47,12 @@ def four(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, ch
         raise ShapeError(f"{attrs['k']} products in {dtypes[0]}", "1 to 4 products in int32")
 
 
+def bounded(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
+    """Require the exponent of a float32."""
+    if not -149 <= attrs["exponent"] <= 127:
+        raise ShapeError(f"a bound of 2 ** {attrs['exponent']}", "an exponent from -149 to 127")
+
+
 def elements(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
     """Require elements along the reduced axes, except of bools: `any` and `all` of nothing exist."""
     if dtypes[0] is not bool_:

@@ -260,7 +260,8 @@ PARTS = (
     _row("div_approximate", 2, "x * (1 / y), within 2 ulp of x / y: cheap where y varies less than x. Composites use it.",
          JOIN_FLOAT, _emit(float="@div_approximate"), ulp=2, traits="internal", cost=3),
     _row("mul_bounded", 2, "x * y, where no product is NaN or infinite, and none larger than 2 ** exponent: a pass has found "
-         "that out.", JOIN_FLOAT, _emit(float="arith.mulf"), traits="internal", attrs=("exponent",)),
+         "that out.", JOIN_FLOAT, _emit(float="arith.mulf"), traits="internal", attrs=("exponent",),
+         demand=demands.bounded),
     _row("sum_of_four", 5, "The first k products of a · w0 + b · w1 + c · w2 + d · w3, summed in int32: w0 … w3 are the bytes "
          "of the last operand, signed, from the lowest. Convolutions of single channels are sums of these.", JOIN,
          _emit(int="@sum_of_four"), traits="internal", attrs=("k",), demand=demands.four, cost=8),

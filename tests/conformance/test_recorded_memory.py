@@ -78,6 +78,7 @@ def on_one_or_both() -> list[Any]:
     return found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "target"), on_one_or_both())
 def test_on_a_simulated_gpu(name: str, target: str) -> None:
     on_a_simulated_gpu(name, target)

@@ -94,7 +94,7 @@ CONTROL_CASES: dict[str, Build] = {
     "branches": lambda x, y, i: (*jn.cond(jn.sum(x) > 0.0, lambda: (x, y * 2.0), lambda: (x - 1.0, y)),),
 }  # fmt: skip
 """Loops and branches: the driver of a model runs their regions."""
-_ELSEWHERE = {"host_loop", "host_branch", "host_result"}
+_ELSEWHERE = {"host_loop", "host_branch", "host_result", "mul_bounded", "sum_of_four"}
 
 
 def built(name: str) -> Any:
@@ -248,10 +248,44 @@ def test_forged_loops_and_branches_are_refused_or_right(name: str) -> None:
 
 
 def test_every_op_with_attributes_is_forged() -> None:
-    """Loops and branches of the host are in `tests/graph/ops/test_host_control.py`."""
+    """Loops and branches of the host are in `tests/graph/ops/test_host_control.py`, operations on codes are below."""
     used = {symbol.op.name for name in (*CASES, *HOST_CASES, *CONTROL_CASES) for symbol in built(name).symbols}
     assert {row.name for row in OPS.values() if row.attrs and row.kind != "source"} - _ELSEWHERE <= used
     assert {"gather", "matmul", "broadcast_to"} <= used
+
+
+@pytest.mark.parametrize("exponent", [-1000, -150, -149, 0, 3, 127, 128, 1 << 40])
+def test_a_forged_bound_of_products_gives_codes_and_nothing_else(exponent: int) -> None:
+    """Who writes a bound that does not hold gets other codes beyond it, which are codes, and those of the evaluator below it."""
+    graph = jn.Graph("g", [TensorType("float32", (N,), "x")])
+    (x,) = graph.inputs
+    scaled = graph.apply("mul_bounded", [x, graph.constant(np.float32(2.0))], {"exponent": 3})
+    graph.output(jn.quantize(scaled, graph.constant(np.float32(0.5)), graph.constant(np.int8(3))))
+    text = to_text(graph)[0].replace("exponent = 3", f"exponent = {exponent}")
+    if not -149 <= exponent <= 127:
+        with pytest.raises(jn.UserError, match="a bound of 2 "):
+            from_text(text)
+        return
+    forged = from_text(text)
+    model = jn.compile(forged, "cpu")
+    within = np.linspace(-1, 1, 101, dtype=np.float32) * np.float32(min(2.0 ** max(exponent, -100), 2.0**100) / 2)
+    np.testing.assert_array_equal(model(within), jn.evaluate(forged, within))
+    beyond = np.array([1e38, -1e38, np.inf, -np.inf, np.nan, 3e9, 1e-45], np.float32)
+    assert model(beyond).dtype == np.int8
+
+
+@pytest.mark.parametrize("k", [-1, 0, 1, 3, 4, 5, 1 << 40])
+def test_a_forged_number_of_products_is_refused_or_right(k: int) -> None:
+    graph = jn.Graph("g", [TensorType("int32", (N,), name) for name in "abcdw"])
+    graph.output(graph.apply("sum_of_four", list(graph.inputs), {"k": 4}))
+    text = to_text(graph)[0].replace("k = 4", f"k = {k}")
+    if not 1 <= k <= 4:
+        with pytest.raises(jn.UserError, match="products in int32"):
+            from_text(text)
+        return
+    forged = from_text(text)
+    given = [np.random.default_rng(k).integers(-(2**31), 2**31 - 1, 77).astype(np.int32) for _ in range(5)]
+    np.testing.assert_array_equal(jn.compile(forged, "cpu")(*given), jn.evaluate(forged, *given))
 
 
 def test_pairs_of_bounds() -> None:

@@ -53,9 +53,11 @@ def test_every_row_that_is_written_has_a_graph_that_is_exported() -> None:
 
 @pytest.mark.parametrize("row", sorted(row for row in REASONS if OPS[row].kind == "map"))  # loops: test_regions.py
 def test_a_row_that_is_refused_names_op_line_reason_and_fix(row: str) -> None:
-    graph = jn.Graph("g", [jn.TensorType(jn.int32 if row == "sort_keys" else jn.float32, (3,), "x")])
+    is_integer = row in ("sort_keys", "sum_of_four")
+    graph = jn.Graph("g", [jn.TensorType(jn.int32 if is_integer else jn.float32, (3,), "x")])
     (x,) = graph.inputs
-    attrs = {"axis": 0, "exclusive": False, "reverse": False} if OPS[row].attrs else {}
+    known = {"axis": 0, "exclusive": False, "reverse": False, "exponent": 3, "k": 2}
+    attrs = {name: known[name] for name in OPS[row].attrs}
     y = graph.apply(row, [x] * OPS[row].arity, attrs)
     graph.output(y)
     with pytest.raises(jn.UnsupportedError) as caught:
