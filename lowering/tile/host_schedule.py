@@ -324,11 +324,18 @@ def _product_rows(nest: Nest, product: Product, limits: HostLimits) -> int:
     if product.outer and _is_decoded(nest, product):
         return SMALL_PRODUCT_ROWS
     for rows in LARGE_PRODUCT_ROWS:
-        if _programs(nest, product, rows) >= PROGRAMS_PER_THREAD * limits.threads:
+        programs = _programs(nest, product, rows)
+        if programs >= PROGRAMS_PER_THREAD * limits.threads and _is_even(programs):
             return rows
-    known = type(rows_extent(nest, product)) is int
-    is_scarce = limits.threads > FEW_THREADS and known and _programs(nest, product, SMALL_PRODUCT_ROWS) < limits.threads
-    return MIN_PRODUCT_ROWS if is_scarce else SMALL_PRODUCT_ROWS
+    programs, extent = _programs(nest, product, SMALL_PRODUCT_ROWS), rows_extent(nest, product)
+    is_scarce = limits.threads > FEW_THREADS and programs < limits.threads
+    is_uneven = programs > 2 and not _is_even(programs)
+    return MIN_PRODUCT_ROWS if type(extent) is int and (is_scarce or is_uneven) else SMALL_PRODUCT_ROWS
+
+
+def _is_even(programs: int) -> bool:
+    """Returns whether programs are divided among two threads with no more than a fourteenth of them to spare."""
+    return programs % 2 == 0 or programs >= 15
 
 
 def _tiles(nest: Nest, product: Product, limits: HostLimits) -> int:

@@ -27,7 +27,7 @@ def heads(x: jn.Symbol) -> jn.Symbol:
 
 
 CASES = {
-    "linear": (lambda x: jn.gelu(x @ x.graph.constant(W)), (150, 256)),
+    "linear": (lambda x: jn.gelu(x @ x.graph.constant(W)), (250, 256)),
     "linear of 49 rows": (lambda x: jn.relu(x @ x.graph.constant(W) + 1), (49, 256)),
     "linear of few rows": (lambda x: x @ x.graph.constant(W), (5, 256)),
     "linear of one row": (lambda x: x @ x.graph.constant(W), (1, 256)),
