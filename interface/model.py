@@ -60,6 +60,9 @@ class Model(RuntimeModel):
             targets: what to compile for, as for `joinery.save`; by default the file has this model's own code, and of a trusted
                 file that it was loaded from the code for other targets as well.
 
+        The graph in the file is the one that this model was compiled from, which for GPUs has no codes of 8 bits and fewer
+        any more: a quantised graph is saved for CPUs, and for both, by `joinery.save`.
+
         Code that was compiled with `debug=True` keeps the lines of its sources, with their full paths. Raises `UserError` when
         the path cannot be written, and what `joinery.save` raises.
         """

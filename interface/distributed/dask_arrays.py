@@ -139,13 +139,13 @@ def _require_accepted(
 ) -> None:
     """Raise `UserError` where the graph's checks refuse the sizes of a block, before any is computed."""
     whole = {name: {size} for name, size in dims.items()}
-    refusal = model.refusal({**whole, **{name: set(sizes) for name, sizes in chunks.items()}})
-    if not refusal:
+    found = model.refusal({**whole, **{name: set(sizes) for name, sizes in chunks.items()}})
+    if found is None:
         return
-    dim = next((name for name in dims if f"{name} = " in refusal.rpartition("(where ")[2]), "")
-    at = next(
-        ((spec.name, axis) for spec in model.inputs for axis, extent in enumerate(spec.shape) if str(extent) == dim), None
-    )
+    refusal, names = found
+    dims_of = [(spec.name, axis, str(extent)) for spec in model.inputs for axis, extent in enumerate(spec.shape)]
+    dim = next((name for name in names if name in chunks), names[0] if names else "")
+    at = next(((name, axis) for name, axis, extent in dims_of if extent == dim), None)
     if at is None:
         raise UserError(f"{what}: {refusal}; fix: arrays whose sizes satisfy it")
     name, axis = at

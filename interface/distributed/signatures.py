@@ -53,8 +53,8 @@ class Signature:
                         "yields what each block gives, or an output of a size that inputs have"
                     )
 
-    def refusal(self, sizes: Mapping[str, Collection[int]]) -> str:
-        """Return why the graph's checks refuse a call of such sizes; "" where they refuse none.
+    def refusal(self, sizes: Mapping[str, Collection[int]]) -> tuple[str, list[str]] | None:
+        """Return why the graph's checks refuse a call of such sizes, and the dims that it is about; None where none is refused.
 
         sizes: for each dim those that calls have. Checks of dims that it lacks are left to the calls.
         """
@@ -65,8 +65,8 @@ class Signature:
                     try:
                         require_checks([check], dict(zip(names, found, strict=True)), f"model {self.name!r}")
                     except UserError as error:
-                        return str(error).partition("; fix: ")[0]
-        return ""
+                        return str(error).partition("; fix: ")[0], names
+        return None
 
     def independence(self, dim: str) -> dict[str, State] | Mixture:
         """Return where each output has a dim whose elements the graph treats alone, or the operation that mixes them."""

@@ -286,7 +286,9 @@ def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple
     first = products(nest)[0]
     blocks = {}
     if first.m is not None:
-        most = (_tiles if spaces_of(nest.body[first.number]) else _product_rows)(nest, first, limits)
+        columns = panel or PRODUCT_COLUMNS
+        tiled = spaces_of(nest.body[first.number])
+        most = _tiles(nest, first, limits) if tiled else _product_rows(nest, first, limits, columns)
         blocks[first.m] = capped(rows_extent(nest, first), most)
     if first.n is not None:
         blocks[first.n] = panel or capped(nest.axes[first.n].extent, _product_columns(nest, first, limits))
@@ -317,24 +319,24 @@ def _operand_bytes(nest: Nest, product: Product, limits: HostLimits) -> int:
     return 1 if dtypes == {"int8"} else 2 if dtypes == {"bfloat16"} and limits.pairs else 4
 
 
-def _product_rows(nest: Nest, product: Product, limits: HostLimits) -> int:
+def _product_rows(nest: Nest, product: Product, limits: HostLimits, columns: int) -> int:
     """Returns the rows of a product's block: the more share a panel of the second operand the better, as long
-    as every thread gets several programs. If the number of rows is known only at launch, the panels alone
-    must be enough programs."""
+    as every thread gets several programs, and two threads about as many. If the number of rows is known only at launch, the
+    panels alone must be enough programs. columns: of a panel."""
     if product.outer and _is_decoded(nest, product):
         return SMALL_PRODUCT_ROWS
     for rows in LARGE_PRODUCT_ROWS:
         programs = _programs(nest, product, rows)
-        if programs >= PROGRAMS_PER_THREAD * limits.threads and _is_even(programs):
+        if programs >= PROGRAMS_PER_THREAD * limits.threads and _is_even(_programs(nest, product, rows, columns)):
             return rows
-    programs, extent = _programs(nest, product, SMALL_PRODUCT_ROWS), rows_extent(nest, product)
+    programs, extent = _programs(nest, product, SMALL_PRODUCT_ROWS, columns), rows_extent(nest, product)
     is_scarce = limits.threads > FEW_THREADS and programs < limits.threads
     is_uneven = programs > 2 and not _is_even(programs)
     return MIN_PRODUCT_ROWS if type(extent) is int and (is_scarce or is_uneven) else SMALL_PRODUCT_ROWS
 
 
 def _is_even(programs: int) -> bool:
-    """Returns whether programs are divided among two threads with no more than a fourteenth of them to spare."""
+    """Returns whether two threads have about as many programs each: an odd one is a seventh more for one of them at most."""
     return programs % 2 == 0 or programs >= 15
 
 
@@ -347,14 +349,14 @@ def _tiles(nest: Nest, product: Product, limits: HostLimits) -> int:
     return tiles
 
 
-def _programs(nest: Nest, product: Product, rows: int) -> int:
-    """Returns the programs of a product whose blocks have that many rows, where sizes are known; 1 for others."""
+def _programs(nest: Nest, product: Product, rows: int, columns: int = PRODUCT_COLUMNS) -> int:
+    """Returns the programs of a product whose blocks have that many rows and columns, where sizes are known; 1 for others."""
     extent = rows_extent(nest, product)
     programs = -(-extent // rows) if type(extent) is int else 1
     inner = [axis for space in spaces_of(nest.body[product.number]) for axis in (space.inside, space.taps)]
     for axis, each in enumerate(nest.axes):
         if axis not in (*product.rows, product.k, *product.outer, *inner) and type(each.extent) is int:
-            programs *= -(-each.extent // PRODUCT_COLUMNS) if axis == product.n else each.extent
+            programs *= -(-each.extent // columns) if axis == product.n else each.extent
     return programs
 
 

@@ -38,7 +38,7 @@ def record_path(output: Output) -> Path:
 def require_record_free(output: Output) -> None:
     """Raise `UserError` where something else has the name of the record, which would be lost."""
     path = record_path(output)
-    if os.path.lexists(path) and not isinstance(_read(path), dict):
+    if os.path.lexists(path) and _read(path) is None:
         raise UserError(
             f"--output {output.path}: {path} is there, where a run keeps what it was, and is no such record; fix: another "
             "path, or move it away"
@@ -55,12 +55,12 @@ def write_record(output: Output, identity: Mapping[str, Any], run: CompleteRun) 
 
 def remove_record(output: Output) -> None:
     """Remove the record of a run that nobody goes on with, or of an earlier one."""
-    if isinstance(_read(record_path(output)), dict):
+    if _read(record_path(output)) is not None:
         with contextlib.suppress(OSError):
             record_path(output).unlink()
 
 
-def _read(path: Path) -> object:
+def _read(path: Path) -> dict[str, Any] | None:
     """Return what a record says; None for what is none."""
     try:
         if not path.is_file() or path.is_symlink() or path.stat().st_size > _MAX_RECORD_BYTES:
@@ -78,12 +78,14 @@ def complete_run(output: Output, identity: Mapping[str, Any], blocks: int) -> Co
     """
     if not os.path.lexists(record_path(output)):
         return f"{record_path(output)}, by which a run with --resume is known, is not"
+    damaged = f"{record_path(output)} is damaged"
     found = _read(record_path(output))
+    if found is None:
+        return damaged
     try:
-        assert isinstance(found, dict)
         run = CompleteRun(dict(found["targets"]), int(found["digest"], 16))
-    except (AssertionError, ValueError, TypeError):
-        return f"{record_path(output)} is damaged"
+    except (ValueError, TypeError):
+        return damaged
     for name, value in identity.items():
         if found.get(name) != value:
             what, before, now = _difference(name, found.get(name), value)

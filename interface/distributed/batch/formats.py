@@ -194,7 +194,7 @@ class Zarr:
             shape, chunks, dtype = _zarr_form(store, tensor)
             if tensor.name not in group:
                 group.create_array(tensor.name, shape=shape, dtype=dtype, chunks=chunks)
-            elif (found := group[tensor.name]) and (found.shape, found.chunks, found.dtype) != (shape, chunks, dtype):
+            elif not _has_zarr_form(group[tensor.name], store, tensor):
                 raise ValueError(f"{tensor.name} is of another form")
 
     def write(self, store: BlockStore, number: int, arrays: Mapping[str, Array]) -> None:
@@ -220,11 +220,11 @@ class Zarr:
 
     def has_form(self, store: BlockStore) -> bool:
         group = required("zarr", "batch").open_group(store.folder, mode="r")
-        found = {tensor.name: group[tensor.name] for tensor in store.tensors}
-        return all(
-            (each.shape, each.chunks, each.dtype) == _zarr_form(store, tensor)
-            for tensor in store.tensors for each in (found[tensor.name],)
-        )  # fmt: skip
+        return all(_has_zarr_form(group[tensor.name], store, tensor) for tensor in store.tensors)
+
+
+def _has_zarr_form(array: Any, store: BlockStore, tensor: Tensor) -> bool:
+    return bool((array.shape, array.chunks, array.dtype) == _zarr_form(store, tensor))
 
 
 def _zarr_form(store: BlockStore, tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], np.dtype[np.generic]]:

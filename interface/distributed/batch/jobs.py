@@ -207,17 +207,17 @@ def _rows_of_calls(
     known = {name: {size} for name, size in sizes.items() if size is not None}
     first = default if wanted is None else wanted
 
-    def refused(count: int) -> str:
+    def refused(count: int) -> tuple[str, list[str]] | None:
         return model.refusal({**known, dim: _call_sizes(rows, block, count)})
 
     refusal = refused(first)
-    if not refusal:
+    if refusal is None:
         return first
     fits = next((count for count in range(min(first, block, _TRIED_CALLS), 0, -1) if not refused(count)), None)
     if fits is not None and wanted is None:
         return fits
     others = f"other files, or a --block and --batch by which calls of {rows} rows satisfy it"
-    raise UserError(f"{what}: {refusal}; fix: {others if fits is None else f'--batch {fits}'}")
+    raise UserError(f"{what}: {refusal[0]}; fix: {others if fits is None else f'--batch {fits}'}")
 
 
 def _call_sizes(rows: int, block: int, batch: int) -> set[int]:
