@@ -83,6 +83,11 @@ class Entry:
         )
 
 
+def _is_number(symbol: Symbol) -> bool:
+    """Whether a symbol is a constant of one element, with or without a name: kernels hold its value, which decides how they compute."""
+    return symbol.op.name in ("constant", "weight") and symbol.attrs["value"].size == 1
+
+
 def _view_position(index: tuple[Index, ...], terms: Sequence[tuple[int, int]], start: Extent) -> Index:
     (axis, step), *others = terms
     position = shift(scale(index[axis], step), start)
@@ -260,14 +265,12 @@ class BodyBuilder:
         name = symbol.op.name
         if name == "dim_value":
             return self.extent_value(symbol.attrs["extent"])
-        if name == "constant":
-            value = symbol.attrs["value"]
-            if value.size == 1:
-                return self.constant(np.asarray(value).reshape(()), symbol.dtype)
+        if _is_number(symbol):
+            return self.constant(np.asarray(symbol.attrs["value"]).reshape(()), symbol.dtype)
         return self._load(symbol, symbol, index, guard)
 
     def _load(self, root: Symbol, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
-        if root.op.name == "dim_value" or (root.op.name == "constant" and root.attrs["value"].size == 1):
+        if root.op.name == "dim_value" or _is_number(root):
             return self._source(root, (ZERO,) * len(root.shape), guard)
         offset, terms, dynamic = linear(index, contiguous_strides(symbol.shape))
         mask = 0

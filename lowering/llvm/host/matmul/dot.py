@@ -431,10 +431,11 @@ class Dots:
         (left, right), (rows, columns) = operands, c.shape
         ev, f = self.ev, self.ev.f
         whole = self._whole(target, wanted)
-        m, wanted_m = self._limit(rows, (left, 0)), self._limit(rows, (whole, 0))
-        if not accumulate and m != wanted_m:
-            self.nests.materialize(Splat(c.shape, c.elem, constant(0, c.elem)), target, wanted)
-        m = m if m == wanted_m else ev.s.min(m, wanted_m)
+        m = wanted_m = self._limit(rows, (whole, 0))
+        if left.limits(0) - whole.limits(0):
+            m = ev.s.min(self._limit(rows, (left, 0)), wanted_m)
+            if not accumulate:
+                self.nests.materialize(Splat(c.shape, c.elem, constant(0, c.elem)), target, wanted)
         j, k = self._limit(columns, (right, 1)), self._limit(depth, (left, 1), (right, 0))
         packed = ev.scratch((panel.scratch_bytes(depth),), "i8").pointer
         ldc, read = ev.s.constant(target.strides[0]), self._limit(columns, (whole, 1))
@@ -514,16 +515,16 @@ class Dots:
         rows, columns = c.shape
         element = target.memory
         n = ev.target.vector_bytes // memory_size_of(element)
-        m = self._limit(rows, (left, 0))
-        j = self._limit(columns, (right, 1))
         k = self._limit(depth, (left, 1), (right, 0))
         whole = self._whole(target, wanted)
-        wanted_m, wanted_j = self._limit(rows, (whole, 0)), self._limit(columns, (whole, 1))
-        if not accumulate and (m != wanted_m or j != wanted_j):
-            # Blocks cut by a mask are zero outside it.
+        missing = _missing(left, right, whole)
+        m, j = wanted_m, wanted_j = self._limit(rows, (whole, 0)), self._limit(columns, (whole, 1))
+        if missing.rows:
+            m = ev.s.min(self._limit(rows, (left, 0)), wanted_m)
+        if missing.columns:
+            j = ev.s.min(self._limit(columns, (right, 1)), wanted_j)
+        if not accumulate and (missing.rows or missing.columns):  # blocks cut by a mask are zero outside it
             self.nests.materialize(Splat(c.shape, c.elem, constant(0, c.elem)), target, wanted)
-        m = m if m == wanted_m else ev.s.min(m, wanted_m)
-        j = j if j == wanted_j else ev.s.min(j, wanted_j)
         ldc = ev.s.constant(target.strides[0] or max(columns, n))
         unit = is_integer(left.column, 1)
         vectors = next((v for v in self._widths() if columns >= v * n), 0)
@@ -544,7 +545,6 @@ class Dots:
             ev.f.call(ev.f.module.provide(SingleRow(element, n)), "void", [*row, TRUE if accumulate else FALSE])
         else:
             panels.multiply(ev, factors, Region(m, j, k), accumulate)
-        missing = _missing(left, right, whole)
         if missing.anything() and not finite:
             regions = Region(m, j, k), Region(wanted_m, wanted_j, ev.s.constant(depth))
             deep = self._limit(depth, (left, 1)), self._limit(depth, (right, 0))
