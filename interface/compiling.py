@@ -194,8 +194,9 @@ class _KeptGraph:
 def _prepared(graph: Graph, numerics: str, target: devices.Target) -> Graph:
     """Return a graph in the operations that code for a target is made of, which is what its file has."""
     if isinstance(target, HostTarget):
-        graph = with_selected_codes(with_integer_products(graph, numerics == "reproducible", target.interleaves_bytes))
-        graph = with_coded_weights(graph)
+        exact = numerics == "reproducible"
+        graph = with_integer_products(graph, exact, target.interleaves_bytes, target.multiplies_unsigned)
+        graph = with_coded_weights(with_selected_codes(graph))
     return fold_codes(graph)
 
 

@@ -39,6 +39,12 @@ class HostTarget:
         return self.is_x86 and self.vector_bytes == 64 and self.has("avx512vnni", "avx512vbmi", "avx512bw")
 
     @property
+    def multiplies_unsigned(self) -> bool:
+        """Whether it multiplies unsigned bytes with signed ones, four at a time (`vpdpbusd`), in the registers of its code."""
+        wide = self.vector_bytes == 64 and self.has("avx512vnni")
+        return self.is_x86 and (wide or (self.vector_bytes == 32 and self.has("avxvnni")))
+
+    @property
     def multiplies_pairs(self) -> bool:
         """Whether it multiplies pairs of bfloat16 (`vdpbf16ps`), in the registers that code is made for."""
         return self.is_x86 and self.vector_bytes == 64 and self.has("avx512bf16", "avx512bw")

@@ -7,7 +7,9 @@ instructions for, and x is read as the codes that it is stored in. With q = p + 
     Σ (q - z) · v  =  Σ p · v  -  (z - 128) · Σ v,
 
 where Σ v is a constant for each column. What pads x with zeros pads p with z - 128. Tensors that are only read as what their
-codes stand for are quantised to int8 at once, with another zero point: all numbers are the same.
+codes stand for are quantised to int8 at once, with another zero point: all numbers are the same. For processors that multiply
+unsigned bytes with signed ones, codes stay uint8, and a product reads p as q with its highest bit flipped, which their code
+undoes: it is nothing but another way to write q.
 
 Convolutions of single channels, which are sums of products tap by tap, are the same sums: each tap reads the codes.
 
@@ -122,11 +124,13 @@ class Taps:
         return self.rows[0]
 
 
-def with_integer_products(graph: Graph, exact_only: bool = False, fours: bool = False) -> Graph:
+def with_integer_products(
+    graph: Graph, exact_only: bool = False, fours: bool = False, unsigned: bool = False
+) -> Graph:
     """Return a finished graph with products of codes in int8; the graph itself where there are none, or loops or branches.
 
     exact_only: whether products that the graph states in floats stay as they are. fours: whether sums over taps are sums of
-    four products each (`sum_of_four`), of unsigned codes.
+    four products each (`sum_of_four`), of unsigned codes. unsigned: whether left operands of products are kept as uint8.
     """
     if has_control(graph):
         return graph
@@ -143,7 +147,7 @@ def with_integer_products(graph: Graph, exact_only: bool = False, fours: bool = 
                 inner.update(_sums_below(symbol, len(terms)))
         if product is not None and not (exact_only and product.scale is not None):
             found[symbol.id] = product
-    return _Rewriting(graph, found, fours).run() if found else graph
+    return _Rewriting(graph, found, fours, unsigned).run() if found else graph
 
 
 # -- finding ---------------------------------------------------------------------------------------------------------------
@@ -348,20 +352,25 @@ def _narrowed(codes: Array, scale: Array | None) -> Matrix | None:
 class _Rewriting:
     """Copies a graph. Of a symbol its value is made, its codes as int8, or both: what is read."""
 
-    def __init__(self, graph: Graph, products: Mapping[int, Product | Taps], fours: bool) -> None:
-        self.graph, self.target, self.products, self.fours = graph, graph.rewriting(), products, fours
+    def __init__(self, graph: Graph, products: Mapping[int, Product | Taps], fours: bool, unsigned: bool) -> None:
+        self.graph, self.target, self.products = graph, graph.rewriting(), products
+        self._fours, self._unsigned_rows = fours, unsigned
         self.new: dict[int, Symbol] = {}
         self.signed: dict[int, Symbol] = {}
+        self.unsigned: dict[int, Symbol] = {}
         self._chains: dict[tuple[object, ...], Symbol] = {}
-        wanted = {each.read.codes.id for each in products.values() if not self._in_fours(each)}
-        unsigned = {each.read.codes.id for each in products.values() if self._in_fours(each)}
+        wanted = {each.read.codes.id for each in products.values() if not self._reads_unsigned(each)}
+        as_unsigned = {each.read.codes.id for each in products.values() if self._reads_unsigned(each)}
         as_codes = {symbol.id for symbol in graph.outputs}  # that are read as they are, too
         for symbol in graph.symbols:
             if symbol.op.name != "dequantize" or _point(symbol) is None:
                 as_codes.update([operand.id for operand in symbol.inputs])
         quantized = [symbol.id for symbol in graph.symbols if _is_quantized(symbol)]
-        self.moved = {each for each in quantized if each in wanted or each not in as_codes | unsigned}
+        self.moved = {each for each in quantized if each in wanted or not (unsigned or each in as_codes | as_unsigned)}
         """Codes of uint8 that are quantised to int8 instead."""
+        signed = [symbol.id for symbol in graph.symbols if unsigned and _is_quantized(symbol, int8)]
+        self.raised = {each for each in signed if each not in wanted | as_codes}
+        """Codes of int8 that are quantised to uint8 instead."""
         conversions = [symbol for symbol in graph.symbols if symbol.op.name in ("quantize", "dequantize")]
         self._parameters = {operand.id for symbol in conversions for operand in symbol.inputs[1:] if _is_number(operand)}
 
@@ -369,7 +378,9 @@ class _Rewriting:
         plain, signed = self._needed()
         for symbol in self.graph.symbols:
             with self.target.located(symbol.location):
-                if symbol.id in plain:
+                if symbol.id in self.raised and symbol.id in plain:
+                    self.unsigned[symbol.id] = self._shifted(self._adopted(symbol), uint8)
+                elif symbol.id in plain:
                     self.new[symbol.id] = self._made(symbol)
                 if symbol.id in signed:
                     self.signed[symbol.id] = self._as_int8(symbol)
@@ -382,14 +393,17 @@ class _Rewriting:
         for symbol in reversed(self.graph.symbols):
             operands = [operand.id for operand in symbol.inputs]
             if symbol.id in signed:
-                plain.update(operands[:2] if symbol.id in self.moved else [symbol.id])
+                plain.update(operands if symbol.id in self.moved else [symbol.id])
             if symbol.id not in plain:
+                continue
+            if symbol.id in self.raised:
+                plain.update(operands)
                 continue
             product = self.products.get(symbol.id)
             if product is not None:
                 codes = product.read.codes
-                is_plain = self._in_fours(product) and codes.dtype is uint8 and codes.id not in self.moved
-                (plain if is_plain else signed).add(codes.id)
+                is_unsigned = codes.id in self.raised or (codes.dtype is uint8 and codes.id not in self.moved)
+                (plain if is_unsigned and self._reads_unsigned(product) else signed).add(codes.id)
                 operands = [product.read.zero.id] if isinstance(product.read.zero, Symbol) else []
             elif self._stands_for_moved(symbol):
                 signed.add(operands[0])
@@ -404,29 +418,33 @@ class _Rewriting:
     def _as_int8(self, symbol: Symbol) -> Symbol:
         if symbol.dtype is int8:
             return self.new[symbol.id]
-        apply = self.target.apply
-        if symbol.id in self.moved:
-            operands = [self.new[operand.id] for operand in symbol.inputs[:2]]
-            return self._with_point(symbol, operands, int8)
-        moved = apply("sub", (_cast(self.new[symbol.id], int32), self.target.constant(np.int32(_SHIFT))))
-        return _cast(moved, int8)
+        return self._shifted(self._adopted(symbol) if symbol.id in self.moved else self.new[symbol.id], int8)
 
-    def _with_point(self, symbol: Symbol, operands: Sequence[Symbol], dtype: DType) -> Symbol:
-        """Return a quantisation of uint8, or its inverse, as one of int8, whose zero point is 128 less."""
-        point = _point(symbol)
+    def _shifted(self, codes: Symbol, dtype: DType) -> Symbol:
+        """Return codes as those of the other dtype: 128 less or more. That of NaN is 0 before, whatever it stands for."""
+        shift = self.target.constant(np.int32(-_SHIFT if dtype is int8 else _SHIFT))
+        return _cast(self.target.apply("add", (_cast(codes, int32), shift)), dtype)
+
+    def _with_point(self, symbol: Symbol, codes: Symbol) -> Symbol:
+        """Return what codes stand for, for those of the other dtype, whose zero point is 128 less or more."""
+        point, shift = _point(symbol), -_SHIFT if codes.dtype is int8 else _SHIFT
         assert point is not None
-        zero = self.target.constant(np.full(symbol.inputs[1].shape, point - _SHIFT, np.int8))
-        return self.target.apply(symbol.op, (*operands, zero), _with(symbol.attrs, dtype=dtype), dtype)
+        zero = self.target.constant(np.full(symbol.inputs[1].shape, point + shift, codes.dtype.numpy))
+        return self.target.apply(symbol.op, (codes, self.new[symbol.inputs[1].id], zero), symbol.attrs, symbol.dtype)
 
     def _made(self, symbol: Symbol) -> Symbol:
         product = self.products.get(symbol.id)
         if product is not None:
             return self._product(product)
         if self._stands_for_moved(symbol):
-            operands = self.signed[symbol.inputs[0].id], self.new[symbol.inputs[1].id]
-            return self._with_point(symbol, operands, symbol.dtype)
+            return self._with_point(symbol, self.signed[symbol.inputs[0].id])
+        if symbol.op.name == "dequantize" and symbol.inputs[0].id in self.raised:
+            return self._with_point(symbol, self.unsigned[symbol.inputs[0].id])
         if symbol.op.name == "weight" and symbol.id in self._parameters:
             return self.target.constant(symbol.attrs["value"])  # one of a constant is part of the code
+        return self._adopted(symbol)
+
+    def _adopted(self, symbol: Symbol) -> Symbol:
         return self.target.adopt(symbol, [self.new[operand.id] for operand in symbol.inputs])
 
     def _product(self, product: Product | Taps) -> Symbol:
@@ -436,7 +454,7 @@ class _Rewriting:
         if isinstance(product, Product):
             codes = product.matrix.codes
             sums = codes.sum(-2, np.int32, keepdims=True)
-            operands = self._left(product.rows, zero), constant(codes)
+            operands = self._signed_left(product.rows, zero), constant(codes)
             total = apply("matmul", operands, {"accumulate": int32, "precision": "ieee"})
         else:
             factors = [each.astype(np.int32) for each in product.factors]
@@ -451,9 +469,26 @@ class _Rewriting:
         scale = (product.scale.astype(np.float64) * product.read.scale).astype(np.float32)
         return apply("mul_bounded", (_cast(total, float32), constant(scale)), {"exponent": product.largest})
 
+    def _reads_unsigned(self, product: Product | Taps) -> bool:
+        """Return whether a product reads its codes as unsigned ones, if they are."""
+        return self._unsigned_rows if isinstance(product, Product) else self._in_fours(product)
+
+    def _signed_left(self, rows: Rows, zero: int | Symbol) -> Symbol:
+        """Return the views of a left operand as int8, of unsigned codes if those are what there is. zero: the one of int8."""
+        if rows.codes.id in self.signed:
+            return self._left(rows, zero)
+        codes = self._left(rows, self._zero(rows, True), self._unsigned_codes(rows))
+        as_int8 = self.target.apply("bitcast", (codes,), {"dtype": int8}, int8)
+        return self.target.apply("bitwise_xor", (as_int8, self.target.constant(np.int8(-_SHIFT))))
+
+    def _unsigned_codes(self, rows: Rows) -> Symbol:
+        """Return the codes of an operand in uint8, which there are."""
+        found = self.unsigned.get(rows.codes.id)
+        return self.new[rows.codes.id] if found is None else found
+
     def _in_fours(self, product: Product | Taps) -> bool:
         """Return whether a sum over taps is one of four products each."""
-        if not self.fours or not isinstance(product, Taps) or len(product.factors) < MIN_FOURS:
+        if not self._fours or not isinstance(product, Taps) or len(product.factors) < MIN_FOURS:
             return False
         return all(each.shape == product.factors[0].shape for each in product.factors)
 
@@ -487,7 +522,7 @@ class _Rewriting:
         """Return the views of an operand as unsigned codes in int32."""
         apply = self.target.apply
         if rows.codes.id not in self.signed:
-            return _cast(self._left(rows, zero, self.new[rows.codes.id]), int32)
+            return _cast(self._left(rows, zero, self._unsigned_codes(rows)), int32)
         inside = zero - _SHIFT if isinstance(zero, int) else apply("sub", (zero, self.target.constant(np.int32(_SHIFT))))
         flipped = apply("bitwise_xor", (self._left(rows, inside), self.target.constant(np.int8(-_SHIFT))))
         return _cast(apply("bitcast", (flipped,), {"dtype": uint8}, uint8), int32)
@@ -529,9 +564,9 @@ def _with(attrs: Attributes, **changes: Any) -> Attributes:
     return cast(Attributes, {**attrs, **changes})
 
 
-def _is_quantized(symbol: Symbol) -> bool:
-    """Return whether codes of uint8 are made by a quantisation with one zero point that is known."""
-    return symbol.op.name == "quantize" and symbol.dtype is uint8 and _point(symbol) is not None
+def _is_quantized(symbol: Symbol, dtype: DType = uint8) -> bool:
+    """Return whether codes of a dtype are made by a quantisation with one zero point that is known."""
+    return symbol.op.name == "quantize" and symbol.dtype is dtype and _point(symbol) is not None
 
 
 def _point(symbol: Symbol) -> int | None:

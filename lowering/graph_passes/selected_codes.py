@@ -69,6 +69,8 @@ def _coding(symbol: Symbol) -> Coding | None:
     numbers = symbol.inputs[0] if symbol.op.name == "quantize" else symbol
     if codes.dtype not in (int8, uint8) or numbers.dtype is not float32 or symbol.attrs["block_size"]:
         return None
+    if symbol.inputs[1].dtype is not float32:  # divides in the scale's dtype
+        return None
     scale = _number(symbol.inputs[1])
     zero = _number(symbol.inputs[2]) if len(symbol.inputs) == 3 else 0
     if scale is None or zero is None or not scale > 0:

@@ -279,6 +279,8 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
             return const(x.number, out)
         case "arith.extsi":
             return f.cast("sext", x, out)
+        case "arith.extui" if isinstance(x, ConstantInt) and x.type in ("i8", "i16", "i32") and not is_ptx(f):
+            return const(x.number & ((1 << int(x.type[1:])) - 1), out)
         case "arith.extui":
             return f.cast("zext", x, out)
         case "arith.trunci":

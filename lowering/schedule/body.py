@@ -84,7 +84,7 @@ class Entry:
 
 
 def _is_number(symbol: Symbol) -> bool:
-    """Whether a symbol is a constant of one element, with or without a name: kernels hold its value, which decides how they compute."""
+    """Whether a symbol is a constant of one element, with a name or without: kernels hold its value, on which code depends."""
     return symbol.op.name in ("constant", "weight") and symbol.attrs["value"].size == 1
 
 

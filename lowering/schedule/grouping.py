@@ -32,7 +32,14 @@ from .groups import (
     reshaped_map,
 )
 from .indexing import AxisMap
-from .views import contiguous_taps, split_dimensions, storage_point, storage_root, windows_below
+from .views import (
+    contiguous_taps,
+    split_dimensions,
+    storage_point,
+    storage_root,
+    unsigned_codes,
+    windows_below,
+)
 
 MIN_TAPS = 8
 """Fewest neighbours in memory among the elements of a window for a product to read windows where they lie; others are
@@ -514,19 +521,19 @@ class Grouping:
 
     def _operand(self, operand: Symbol, is_left: bool = False) -> int:
         """Makes `operand` readable by a matmul: affine loads and cheap elementwise work, anything else is
-        stored first. A left operand of windows is read from what the windows are of."""
+        stored first. A left operand of windows, or of windows of unsigned codes, is read from what the windows are of."""
         before = self.require(operand)
-        windowed = windows_below(operand, self.in_memory) if is_left else None
-        if windowed is not None and at_most(MIN_TAPS, contiguous_taps(operand, windowed)):
+        codes = operand if not is_left or self.in_memory(operand) else unsigned_codes(operand)
+        windowed = windows_below(codes, self.in_memory) if is_left else None
+        if windowed is not None and at_most(MIN_TAPS, contiguous_taps(codes, windowed)):
             source = windowed.inputs[0]
             if not self.in_memory(source):
                 self.must_store.add(storage_root(source).id)
-        elif not self.in_memory(operand) and not (not is_left and is_decoding(operand)):
-            rank = len(operand.shape)
-            if not is_cheap_prologue(operand, self.in_memory) or not split_dimensions(
-                operand, self.in_memory
-            ).isdisjoint((rank - 1, rank - 2)):
-                self.must_store.add(storage_root(operand).id)
+        elif not self.in_memory(codes) and not (not is_left and is_decoding(operand)):
+            matrix = (len(codes.shape) - 1, len(codes.shape) - 2)
+            split = split_dimensions(codes, self.in_memory)
+            if not is_cheap_prologue(codes, self.in_memory) or not split.isdisjoint(matrix):
+                self.must_store.add(storage_root(codes).id)
         return before
 
     def _group_concat(self, symbol: Symbol) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from ...graph.symbol import Symbol
+from ...promotion.dtype import int8, uint8
 from ..nest import Extent
 from .extents import contiguous_strides, is_one, is_zero
 from .groups import Group
@@ -61,6 +62,20 @@ def windows_below(symbol: Symbol, in_memory: Callable[[Symbol], bool]) -> Symbol
             return symbol
         symbol = symbol.inputs[0]
     return None
+
+
+def unsigned_codes(symbol: Symbol) -> Symbol:
+    """Returns the codes in uint8 that `symbol` reads as int8 by flipping their highest bit; any other symbol as it is.
+
+    `graph_passes/integer_products.py` states products of codes so.
+    """
+    if symbol.op.name != "bitwise_xor" or symbol.dtype is not int8:
+        return symbol
+    codes, flip = symbol.inputs
+    value = flip.attrs["value"] if flip.op.name in ("constant", "weight") else None
+    if value is None or value.size != 1 or int(value.item()) != -128:
+        return symbol
+    return codes.inputs[0] if codes.op.name == "bitcast" and codes.inputs[0].dtype is uint8 else symbol
 
 
 def contiguous_taps(symbol: Symbol, windows: Symbol) -> Extent:

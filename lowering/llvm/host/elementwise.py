@@ -105,8 +105,10 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
         inverse = inverse_of(operands[1])
         if inverse is not None:
             return k.shallow(Map(shape, elem, division.DIVIDE, (*operands, inverse), facts))
-    if op.name == "arith.extsi" and elem == "i32" and (code := narrowed_code(operands[0])) is not None:
-        return code
+    if op.name in ("arith.extsi", "arith.extui") and elem == "i32":
+        code = narrowed_code(operands[0], op.name == "arith.extsi")
+        if code is not None:
+            return code
     if op.name in ("arith.addi", "arith.subi") and elem == "i32" and (code := moved_code(op.name, *operands)) is not None:
         return k.shallow(code)
     if elem == "i32" and len(operands) == 2 and (four := sum_of_four(op.name, operands, k.ev.target)) is not None:

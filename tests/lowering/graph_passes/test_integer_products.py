@@ -75,6 +75,32 @@ def test_products_of_codes_are_products_of_int8(name: str, rows: int) -> None:
     _agrees(graph, (RNG.standard_normal((rows, graph.inputs[0].shape[1])) * 30).astype(F))
 
 
+@pytest.mark.parametrize("name", TAKEN)
+def test_codes_are_unsigned_where_they_are_multiplied_so(name: str) -> None:
+    graph = TAKEN[name]
+    found = with_integer_products(graph, unsigned=True)
+    (left,) = [symbol.inputs[0] for symbol in found.symbols if symbol.op.name == "matmul"]
+    assert (left.op.name, left.dtype.name) == ("bitwise_xor", "int8")
+    assert (left.inputs[0].op.name, left.inputs[0].inputs[0].dtype.name) == ("bitcast", "uint8")
+    x = (RNG.standard_normal((5, graph.inputs[0].shape[1])) * 30).astype(F)
+    for one, other in zip(jn.evaluate(found, x), jn.evaluate(graph, x), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("codes", CODES)
+@pytest.mark.parametrize("unsigned", [False, True])
+def test_the_code_of_nan_is_0_before_and_after(codes: str, unsigned: bool) -> None:
+    graph = _built(codes, 40)
+    x = np.full((3, 24), np.nan, F)
+    x[1:] = np.inf
+    x[2] *= -1
+    found = with_integer_products(graph, unsigned=unsigned)
+    with np.errstate(invalid="ignore"):
+        for one, other in zip(jn.evaluate(found, x), jn.evaluate(graph, x), strict=True):
+            np.testing.assert_array_equal(one, other)
+        _agrees(graph, x)
+
+
 LEFT: dict[str, Callable[[], Any]] = {
     "scales along k": lambda: _built(w_scale=2.0 ** RNG.integers(-3, 4, 24), axis=0),
     "weights beyond int8": lambda: _built(weights="uint8", w_zero=3),

@@ -98,3 +98,21 @@ def test_two_codings_of_one_tensor() -> None:
     x = np.random.default_rng(1).integers(0, 256, (4, 40)).astype(np.uint8)
     for one, other in zip(jn.compile(graph, "cpu", cache=False)(x), jn.evaluate(graph, x), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(("scale_dtype", "scale"), [("bfloat16", 0.1), ("float16", 60000.0), ("float32", 0.1)])
+def test_scales_of_other_dtypes_divide_as_they_do(scale_dtype: str, scale: float) -> None:
+    """A code that is made by dividing in 16 bits may be another than the one it came from."""
+    graph = jn.Graph("g", [jn.TensorType(jn.int8, (256, 2), "q")])
+    s, z = graph.constant(np.asarray(scale, getattr(jn, scale_dtype).numpy)), graph.constant(np.int8(-3))
+    number = jn.max(jn.dequantize(graph.inputs[0], s, z, dtype="float32"), axis=1)
+    graph.output(jn.quantize(number, s, z, dtype="int8"))
+    codes = np.stack([np.arange(-128, 128), np.full(256, -128)], 1).astype(np.int8)
+    dtype = np.dtype(s.attrs["value"].dtype)
+    exact = (np.arange(-128, 128) + 3).astype(np.float32) * s.attrs["value"].astype(np.float32)
+    with np.errstate(over="ignore"):
+        quotient = (exact.astype(dtype) / s.attrs["value"]).astype(np.float32)
+    expected = np.clip(np.rint(quotient) - 3, -128, 127).astype(np.int8)
+    np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(codes), expected)
+    found = {symbol.op.name for symbol in with_selected_codes(graph).symbols}
+    assert ("quantize" in found) == (scale_dtype != "float32")

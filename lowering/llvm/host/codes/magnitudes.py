@@ -62,6 +62,8 @@ def limits(node: Node, depth: int = _DEPTH) -> tuple[int, int] | None:
             found = int(node.attrs["low"]), int(node.attrs["high"])
         elif node.op == "arith.extsi":
             found = limits(node.operands[0], depth - 1)
+        elif node.op == "arith.extui":
+            found = _unsigned(node.operands[0], depth - 1)
         elif node.op in ("arith.addi", "arith.subi"):
             one, other = (limits(operand, depth - 1) for operand in node.operands)
             if one is not None and other is not None:
@@ -69,3 +71,9 @@ def limits(node: Node, depth: int = _DEPTH) -> tuple[int, int] | None:
                 ends = [a + sign * b for a in one for b in other]
                 found = min(ends), max(ends)
     return found if found is not None and whole[0] <= found[0] and found[1] <= whole[1] else whole
+
+
+def _unsigned(node: Node, depth: int) -> tuple[int, int] | None:
+    """Returns bounds of a block of shorter integers, read without their signs."""
+    found, bits = limits(node, depth), _INTEGERS.get(node.elem)
+    return found if found is None or found[0] >= 0 or bits is None else (0, (2 << bits) - 1)

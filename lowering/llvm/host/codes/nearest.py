@@ -113,11 +113,14 @@ def _chooses_integers(target: HostTarget) -> bool:
     return not target.is_x86 or target.has("sse4.1")
 
 
-def narrowed_code(node: Node) -> Map | None:
-    """Returns the integers that a block of i8 was made of, where they are codes in its range; None for any other block."""
+def narrowed_code(node: Node, signed: bool) -> Map | None:
+    """Returns the integers that a block of i8 was made of, where they are codes in its range; None for any other block.
+
+    signed: whether it is read as signed bytes."""
+    lowest, highest = (-128, 127) if signed else (0, 255)
     if isinstance(node, Map) and node.op == "arith.trunci" and node.elem == "i8":
         code = node.operands[0]
-        if isinstance(code, Map) and code.op == NEAREST and -128 <= code.attrs["low"] <= code.attrs["high"] <= 127:
+        if isinstance(code, Map) and code.op == NEAREST and lowest <= code.attrs["low"] <= code.attrs["high"] <= highest:
             return code
     return None
 

@@ -33,6 +33,7 @@ from .quads import Quads, form_of
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
 from .single_row import SingleRow
 from .stored_quads import stored_quads
+from .unsigned_bytes import unsigned_of
 
 NEAR_COLUMNS = 64
 KEEP_ZEROS = ("arith.addf", "arith.subf", "arith.mulf", "arith.extf", "arith.truncf")
@@ -349,11 +350,12 @@ class Dots:
         n, vectors = machine.vector_bytes // memory_size_of("i32"), self._vectors(columns)
         if quads is not None and quads.columns % (vectors * n):
             quads = None
-        left = left or self._side_by_side(a, "i8")
+        left = left or self._bytes_in_place(a, b, wanted) or self._side_by_side(a, "i8")
         right = self._operand(b, "i8", True, False) if quads is None else Operand(quads.pointer, ZERO, ZERO, quads.bounds)
         stored = 0 if quads is None else quads.columns
         ragged = not stored and (bool(right.limits(1)) or columns % (vectors * n) != 0)
-        panel = Quads(form_of(machine), n, vectors, machine.registers, left.gathered, ragged, stored, bool(repetition))
+        repeated = bool(repetition)
+        panel = Quads(form_of(machine), n, vectors, machine.registers, left.gathered, ragged, stored, repeated, left.moved)
         self._by_panels(panel, (left, right), target, c, a.shape[1], accumulate, wanted, repetition)
         return target
 
@@ -362,12 +364,33 @@ class Dots:
         place."""
         if a.elem != "i8" or c.elem != "i32" or len(a.shape) != 2 or c.shape[1] == 1:
             return None
-        quads, direct = stored_quads(self.ev, b), self._direct(a, "i8")
+        quads = stored_quads(self.ev, b)
         n = self.ev.target.vector_bytes // memory_size_of("i32")
         if quads is None or quads.columns % (self._vectors(c.shape[1]) * n):
             return None
-        left = direct if direct is not None and is_integer(direct.column, 1) else self._gathered(a, "i8")
+        left = self._bytes_in_place(a, b, wanted)
         return None if left is None else self._dot_int8(a, b, c, None, wanted, left, repetition)
+
+    def _bytes_in_place(self, a: Node, b: Node, wanted: Sequence[Bound]) -> Operand | None:
+        """Returns a left operand of int8 where it lies, unsigned if memory and the processor have it so; None, where it must be
+        copied.
+
+        What a mask leaves out of unsigned bytes stands for -128: it is out of the result, or multiplied with zeros.
+        """
+        found = unsigned_of(self.ev, a) if self.ev.target.multiplies_unsigned else None
+        rows = None if found is None else self._rows_in_place(found[0], "i8")
+        if found is not None and rows is not None:
+            unread = {bound.limit.operand() for bound in wanted if bound.dim == 0}
+            zeros = {bound.limit.operand() for bound in found[1] if bound.dim == 1}
+            zeros |= {bound.limit.operand() for bound in self._limits(b) if bound.dim == 0}
+            if rows.limits(0) <= unread and rows.limits(1) <= zeros:
+                return replace(rows, bounds=(*rows.bounds, *found[1]), moved=True)
+        return self._rows_in_place(a, "i8")
+
+    def _rows_in_place(self, node: Node, elem: str) -> Operand | None:
+        """Returns an operand whose rows have elements side by side, wherever these begin, in place; else None."""
+        direct = self._direct(node, elem)
+        return direct if direct is not None and is_integer(direct.column, 1) else self._gathered(node, elem)
 
     def _dot_bfloat16(self, a: Node, b: Node, c: Node, into: Stored | None, wanted: Wanted) -> Stored | None:
         """Emits a product of bfloat16 summed in float32, two steps of k at a time (`pairs.py`).
@@ -467,11 +490,9 @@ class Dots:
 
         limits: beyond which it need not be copied. left: whether its rows may be gathered.
         """
-        direct = self._direct(node, elem)
-        if direct is not None and is_integer(direct.column, 1):
+        direct = self._rows_in_place(node, elem) if left else self._direct(node, elem)
+        if direct is not None and (direct.gathered or is_integer(direct.column, 1)):
             return direct
-        if left and (gathered := self._gathered(node, elem)) is not None:
-            return gathered
         memory = self.nests.materialize(self._as_bits(node, elem), bounds=limits or self._limits(node))
         self._copies.append(memory)
         return Operand(memory.pointer, self.ev.s.constant(memory.strides[0]), i64(1), self._limits(node))

@@ -15,7 +15,7 @@ class Operand:
     """A matrix in memory: element [i, j] at `pointer + i · row + j · column` (elements), with limits from its mask.
 
     gathered: its rows begin at the offsets that `row` points to.  decoding: how micro-kernels make floats of it, if memory
-    holds it in fewer bits, with the arguments of that in `decoded`.
+    holds it in fewer bits, with the arguments of that in `decoded`.  moved: memory holds bytes that are 128 more, unsigned.
     """
 
     pointer: V
@@ -25,6 +25,7 @@ class Operand:
     gathered: bool = False
     decoding: Decoding | None = None
     decoded: tuple[V, ...] = ()
+    moved: bool = False
 
     def limits(self, dim: int) -> set[str]:
         """Returns the limits that its mask sets on a dimension."""

@@ -32,7 +32,7 @@ def form_of(target: HostTarget) -> Form:
     """Return how a processor multiplies bytes, by its features and the width of vectors that code is made for."""
     width = target.vector_bytes
     if target.is_x86:
-        if (width == 64 and target.has("avx512vnni")) or (width == 32 and target.has("avxvnni")):
+        if target.multiplies_unsigned:
             return "vnni"
         enough = target.has("avx512bw") if width == 64 else target.has("avx2") if width == 32 else width == 16
         return "madd" if enough else "plain"
@@ -47,6 +47,7 @@ class Quads:
     columns only `live` may be read; the others count as zeros. packed: scratch of `scratch_bytes`. stored: the columns of the
     rows of quads that B lies in; 0 where it lies row by row. Its rows end with zeros up to a whole quad. repeated: the product
     is the sum of `times` products, whose operands are `a_step` and `b_step` bytes apart, with sums in registers; B is stored.
+    moved: in the form vnni, memory holds A's bytes moved by 128 already, as unsigned ones.
     """
 
     form: Form
@@ -57,6 +58,7 @@ class Quads:
     ragged: bool = False
     stored: int = 0
     repeated: bool = False
+    moved: bool = False
 
     @property
     def width(self) -> int:
@@ -69,7 +71,7 @@ class Quads:
 
     @property
     def name(self) -> str:
-        kinds = "_gathered" * self.gathered + "_ragged" * self.ragged + "_repeated" * self.repeated
+        kinds = "_gathered" * self.gathered + "_ragged" * self.ragged + "_repeated" * self.repeated + "_moved" * self.moved
         return f"jn_quads_{self.form}_{self.vectors}x{self.n}{kinds}" + (f"_stored{self.stored}" if self.stored else "")
 
     @property
@@ -278,7 +280,7 @@ class Quads:
                 if r >= 2 and taken is None and self.form == "vnni":
                     row = after(f, row, found[-self.vectors - 1])
                 spread = f.splat(f.load("i32", f.gep(row, at), 1) if taken is None else taken[r], self.n)
-                if self.form == "vnni":
+                if self.form == "vnni" and not self.moved:
                     spread = f.binary("xor", spread, f.splat(const(_FLIP, "i32"), self.n))
                 factors = _prepared(f, self.form, spread, self.n)
                 found += [

@@ -16,6 +16,7 @@ from ....tt.transforms.folding import constant_of, is_pure
 from ...syntax import attributes, element_name, is_tensor
 from ..context import KernelContext
 from .product_loops import added_per_iteration, define_integer, varies
+from .unsigned_bytes import flipped_operand
 
 
 def lower_repeated_product(k: KernelContext, op: Any) -> bool:
@@ -49,8 +50,9 @@ def _distance(operand: Any, body: Any, step: int) -> int | None:
 
     Indices must be i64, which do not wrap.
     """
+    operand, mask = flipped_operand(operand)
     load = getattr(operand, "op", None)
-    if load is None or load.name != "tt.load":
+    if load is None or load.name != "tt.load" or (mask is not None and varies(mask, body)):
         return None
     pointers = getattr(load.operands[0], "op", None)
     if pointers is None or pointers.name != "tt.addptr" or not is_tensor(load.operands[0].type):

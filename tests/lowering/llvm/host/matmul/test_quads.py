@@ -43,9 +43,11 @@ def _runs_here(name: str) -> bool:
     return name != "plain" and TARGETS[name].is_x86 and TARGETS[name].features <= host_target().features
 
 
-def _quads(name: str, vectors: int, gathered: bool = False, ragged: bool = False, form: Any = None) -> Quads:
+def _quads(
+    name: str, vectors: int, gathered: bool = False, ragged: bool = False, form: Any = None, moved: bool = False
+) -> Quads:
     target = TARGETS[name]
-    return Quads(form or form_of(target), target.vector_bytes // 4, vectors, target.registers, gathered, ragged)
+    return Quads(form or form_of(target), target.vector_bytes // 4, vectors, target.registers, gathered, ragged, moved=moved)
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -116,8 +118,10 @@ def test_sums_are_exact(name: str, vectors: int, m: int, k: int) -> None:
     if vectors == 4 and TARGETS[name].registers < 32:
         vectors = 2
     rng = np.random.default_rng(m * 100 + k)
-    for gathered, ragged, accumulate in itertools.product((False, True), repeat=3):
-        panel = _quads(name, vectors, gathered, ragged)
+    for gathered, ragged, accumulate, moved in itertools.product((False, True), repeat=4):
+        if moved and form_of(TARGETS[name]) != "vnni":
+            continue
+        panel = _quads(name, vectors, gathered, ragged, moved=moved)
         live = panel.width - (5 % panel.width if ragged and k % 2 else 0)
         a = rng.choice(np.array([-128, -127, -1, 0, 1, 127], np.int8), (m, k))
         b = rng.choice(np.array([-128, -127, 0, 5, 127], np.int8), (k, live))
@@ -126,7 +130,8 @@ def test_sums_are_exact(name: str, vectors: int, m: int, k: int) -> None:
         expected = np.zeros((m, panel.width), np.int64)
         expected[:, :live] = (a[order] if gathered else a).astype(np.int64) @ b.astype(np.int64)
         expected = (expected + (start if accumulate else 0)).astype(np.int32)  # wraps
-        found = _run(panel, TARGETS[name], a, b, start, accumulate, live, order * k)
+        left = a ^ np.int8(-128) if moved else a  # which as unsigned bytes are 128 more
+        found = _run(panel, TARGETS[name], left, b, start, accumulate, live, order * k)
         np.testing.assert_array_equal(found, expected)
 
 
