@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from ...graph.ops.table import OPS
 from ...graph.symbol import Symbol
+from .extents import at_most
+from .views import contiguous_taps, split_dimensions, storage_root, unsigned_codes, windows_below
 
 RECOMPUTE_LIMIT = 6
 """A producer at least this expensive that several kernels read is stored once instead of being evaluated in
@@ -20,6 +22,11 @@ DECODING_LIMIT = 12
 
 STEP_LIMIT = 32
 """Elementwise work allowed on positions and updates of a scatter, which takes them one by one, and for each segment again."""
+
+
+MIN_TAPS = 8
+"""Fewest neighbours in memory among the elements of a window for a product to read windows where they lie; others are
+stored first."""
 
 
 def op_cost(symbol: Symbol) -> int:
@@ -82,3 +89,21 @@ def is_decoding(symbol: Symbol) -> bool:
                 seen.add(operand.id)
                 pending.append(operand)
     return work <= DECODING_LIMIT and isinstance(symbol.nbytes, int) and 2 * wide <= symbol.nbytes
+
+
+def stored_operand(operand: Symbol, is_left: bool, in_memory: Callable[[Symbol], bool]) -> Symbol | None:
+    """Returns what has to be stored for a matmul to read `operand`; None where it computes the operand from what is in memory.
+
+    It computes affine loads and cheap elementwise work. A left operand of windows, or of windows of unsigned codes, is read from
+    what the windows are of.
+    """
+    codes = operand if not is_left or in_memory(operand) else unsigned_codes(operand)
+    windowed = windows_below(codes, in_memory) if is_left else None
+    if windowed is not None and at_most(MIN_TAPS, contiguous_taps(codes, windowed)):
+        source = windowed.inputs[0]
+        return None if in_memory(source) else storage_root(source)
+    if in_memory(codes) or (not is_left and is_decoding(operand)):
+        return None
+    matrix = (len(codes.shape) - 1, len(codes.shape) - 2)
+    cheap = is_cheap_prologue(codes, in_memory) and split_dimensions(codes, in_memory).isdisjoint(matrix)
+    return None if cheap else storage_root(codes)

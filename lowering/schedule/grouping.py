@@ -20,8 +20,8 @@ from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError
 from ..nest import Extent, Template
 from .attention import Attention, find_attention
-from .costs import RECOMPUTE_LIMIT, STEP_LIMIT, is_cheap_prologue, is_decoding, op_cost
-from .extents import at_most, is_one
+from .costs import RECOMPUTE_LIMIT, STEP_LIMIT, op_cost, stored_operand
+from .extents import is_one
 from .groups import (
     Group,
     align,
@@ -32,18 +32,7 @@ from .groups import (
     reshaped_map,
 )
 from .indexing import AxisMap
-from .views import (
-    contiguous_taps,
-    split_dimensions,
-    storage_point,
-    storage_root,
-    unsigned_codes,
-    windows_below,
-)
-
-MIN_TAPS = 8
-"""Fewest neighbours in memory among the elements of a window for a product to read windows where they lie; others are
-stored first."""
+from .views import storage_point, storage_root
 
 MAX_DEPTH = 96
 """Longest chain of symbols evaluated inline; longer ones are cut by a store, which bounds kernel size and
@@ -523,17 +512,9 @@ class Grouping:
         """Makes `operand` readable by a matmul: affine loads and cheap elementwise work, anything else is
         stored first. A left operand of windows, or of windows of unsigned codes, is read from what the windows are of."""
         before = self.require(operand)
-        codes = operand if not is_left or self.in_memory(operand) else unsigned_codes(operand)
-        windowed = windows_below(codes, self.in_memory) if is_left else None
-        if windowed is not None and at_most(MIN_TAPS, contiguous_taps(codes, windowed)):
-            source = windowed.inputs[0]
-            if not self.in_memory(source):
-                self.must_store.add(storage_root(source).id)
-        elif not self.in_memory(codes) and not (not is_left and is_decoding(operand)):
-            matrix = (len(codes.shape) - 1, len(codes.shape) - 2)
-            split = split_dimensions(codes, self.in_memory)
-            if not is_cheap_prologue(codes, self.in_memory) or not split.isdisjoint(matrix):
-                self.must_store.add(storage_root(codes).id)
+        stored = stored_operand(operand, is_left, self.in_memory)
+        if stored is not None:
+            self.must_store.add(stored.id)
         return before
 
     def _group_concat(self, symbol: Symbol) -> bool:

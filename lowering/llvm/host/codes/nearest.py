@@ -80,21 +80,23 @@ def nearest_code(node: Node, target: HostTarget) -> Map | None:
     if not isinstance(quotient, Map) or division.ROUNDED not in quotient.attrs:
         return None
     dividend, scale = _with_constant(quotient, division.DIVIDE)
-    if dividend is None or scale is None or not division.is_usable(scale):
+    if dividend is None or scale is None or not 2.0**-80 <= scale <= 2.0**40:
         return None
     facts = {**quotient.attrs, division.BOUNDED: True}
     attrs = {"offset": int(zero), "low": int(low), "high": int(high)}
-    bound = largest(dividend)
+    bound, factors = largest(dividend), None
     if bound is not None and bound / scale < _MAX and _chooses_integers(target):
-        attrs["fits"] = True
-    else:
+        attrs["fits"], factors = True, two_factors(scale, int(low - zero), int(high - zero))
+    if factors is None and not division.is_usable(scale):
+        return None
+    if "fits" not in attrs:
         ends = [(low - zero - 0.25) * scale, (high - zero + 0.25) * scale]
         bounds = [Splat(node.shape, "f32", constant(end, "f32")) for end in ends]
         lower = Map(node.shape, "f32", "arith.maximumf", (dividend, bounds[0]))
         dividend = Map(node.shape, "f32", "arith.minimumf", (lower, bounds[1]))
         if bound is not None:
             attrs["number"] = True
-    shape, factors = node.shape, two_factors(scale, int(low - zero), int(high - zero)) if "fits" in attrs else None
+    shape = node.shape
     if factors is None:
         code = Map(shape, "f32", division.DIVIDE, (dividend, *quotient.operands[1:]), facts)
     else:

@@ -47,6 +47,26 @@ def test_products_between_codes(residual: bool, shape: tuple[int, int, int], dty
             np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(x, r), codes.astype(dtype))
 
 
+@pytest.mark.parametrize("exponent", [-22, -40, -75, -79])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_small_scales(exponent: int, dtype: str) -> None:
+    """Of the results, and of both operands together."""
+    rng, limits, numpy = np.random.default_rng(-exponent), np.iinfo(dtype), np.dtype(dtype).type
+    x = rng.integers(limits.min, limits.max + 1, (40, 64)).astype(dtype)
+    w = rng.integers(-128, 128, (64, 48)).astype(np.int8)
+    parts = F(0.0231 * 2.0 ** max(exponent // 2, -42)), F(0.0013 * 2.0 ** max(exponent - exponent // 2, -37))
+    y_scale = F(0.37 * 2.0**exponent)
+    graph = jn.Graph("g", [jn.TensorType(dtype, ("n", 64), "x")])
+    values = jn.dequantize(graph.inputs[0], parts[0], numpy(limits.min + 50))
+    factors = jn.dequantize(graph.constant(w), np.full(48, parts[1], F), np.zeros(48, np.int8), axis=1)
+    graph.output(jn.quantize(values @ factors, y_scale, numpy(limits.min + 9), dtype=dtype))
+    scale = F(float(parts[0]) * float(parts[1]))
+    total = (x.astype(np.int64) - (limits.min + 50)) @ w.astype(np.int64)
+    codes, _ = _numbers(total, scale, float(y_scale), limits.min + 9, limits.min, limits.max)
+    assert len(np.unique(codes)) > 5
+    np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(x), codes.astype(dtype))
+
+
 def _ir(w_scale: float, y_scale: float) -> str:
     graph = jn.Graph("g", [jn.TensorType("int8", (64, 64), "x")])
     w = np.random.default_rng(1).integers(-128, 128, (64, 64)).astype(np.int8)
