@@ -92,10 +92,10 @@ def is_decoding(symbol: Symbol) -> bool:
 
 
 def stored_operand(operand: Symbol, is_left: bool, in_memory: Callable[[Symbol], bool]) -> Symbol | None:
-    """Returns what has to be stored for a matmul to read `operand`; None where it computes the operand from what is in memory.
+    """Returns what has to be stored for a matmul to read `operand`; None where it computes that from what is in memory.
 
-    It computes affine loads and cheap elementwise work. A left operand of windows, or of windows of unsigned codes, is read from
-    what the windows are of.
+    It computes affine loads and cheap elementwise work. A left operand of windows, or of windows of unsigned codes, is read
+    from what the windows are of.
     """
     codes = operand if not is_left or in_memory(operand) else unsigned_codes(operand)
     windowed = windows_below(codes, in_memory) if is_left else None

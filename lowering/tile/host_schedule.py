@@ -48,8 +48,11 @@ UNALIGNED_COLUMN = 512
 """Bytes of a column of a block where columns start within cache lines: both ends are stored apart from the rest."""
 SCORE_BLOCK = 128
 PRODUCT_COLUMNS, PRODUCT_DEPTH = 64, 512
-ROW_COLUMNS = 1024
-"""Columns of a block of a product with one row."""
+STREAMED_ROWS, STREAMED_BLOCK = 128, 1 << 17
+"""Rows up to which a product is about as long as reading its right operand from memory, and the most sums of a block of it."""
+MAX_ROW = 16384
+"""Longest rows of a matrix that its product with a vector reads whole, as they lie in memory."""
+MAX_STREAMED_COLUMNS, MIN_STREAMED_COLUMNS = 4096, 128
 LARGE_PRODUCT_ROWS, SMALL_PRODUCT_ROWS, MIN_PRODUCT_ROWS = (256, 128), 64, 32
 TILES, MIN_TILES = 32, 8
 """Tiles of a convolution in tiles: their sixteen sums and a panel of filters share the second-level cache."""
@@ -293,27 +296,58 @@ def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple
         tiled = spaces_of(nest.body[first.number])
         most = _tiles(nest, first, limits) if tiled else _product_rows(nest, first, limits, columns, panel is not None)
         blocks[first.m] = capped(rows_extent(nest, first), most)
+    streamed = None if panel or len(products(nest)) > 1 else _streamed_block(nest, first, limits)
+    columns, depth = streamed or (PRODUCT_COLUMNS, PRODUCT_DEPTH)
+    extent = nest.axes[first.k].extent
+    if _is_matrix_vector(nest, first) and type(extent) is int and PRODUCT_DEPTH < extent <= MAX_ROW:
+        depth = power_of_two(extent)
+        if first.m is not None:
+            blocks[first.m] = min(blocks[first.m], max(16, MAX_ROW * 16 // depth))
     if first.n is not None:
-        blocks[first.n] = panel or capped(nest.axes[first.n].extent, _product_columns(nest, first, limits))
+        blocks[first.n] = panel or capped(nest.axes[first.n].extent, columns)
     for product in products(nest):
-        blocks[product.k] = capped(nest.axes[product.k].extent, PRODUCT_DEPTH * 4 // _operand_bytes(nest, product, limits))
+        blocks[product.k] = capped(nest.axes[product.k].extent, depth * 4 // _operand_bytes(nest, product, limits))
     return tuple(blocks.items())
 
 
-def _product_columns(nest: Nest, product: Product, limits: HostLimits) -> int:
-    """Returns the columns of a product's block: more where one row is multiplied with a matrix that it streams from memory.
+def _is_matrix_vector(nest: Nest, product: Product) -> bool:
+    """Returns whether a product of floats has one column, and its matrix is loaded along k."""
+    extent = nest.axes[product.n].extent if product.n is not None else 1
+    left = nest.body[nest.body[product.number].operands[0]]
+    if type(extent) is not int or extent != 1 or left.op != "load" or left.dtype.name not in ("float32", "float64"):
+        return False
+    return bool(left.attrs["at"].coefficient(product.k) == 1)
 
-    A program goes along the rows of the matrix then, and longer pieces of them stream faster.
+
+def _streamed_block(nest: Nest, product: Product, limits: HostLimits) -> tuple[int, int] | None:
+    """Returns columns and steps of k of a block of a product with few rows, whose right operand comes from memory; else None.
+
+    A program goes along the rows of that operand: pieces of several KiB stream, where those of a panel of 64 columns lie in
+    another page each. The sums go through the second-level cache after few steps, or there are few of them.
     """
     right = nest.body[nest.body[product.number].operands[1]]
     rows, extent = rows_extent(nest, product), nest.axes[product.n].extent if product.n is not None else 1
     streams = right.op == "load" and right.dtype.name in ("float32", "float64") and right.attrs["buffer"].kind != "constant"
-    if not (type(rows) is int and rows == 1 and streams and product.n is not None):
-        return PRODUCT_COLUMNS
+    if type(rows) is not int or not (rows <= STREAMED_ROWS and streams and product.n is not None):
+        return None
     if right.attrs["at"].coefficient(product.n) != 1 or right.operands:
-        return PRODUCT_COLUMNS
-    programs = 2 * limits.threads
-    return ROW_COLUMNS if type(extent) is not int else max(PRODUCT_COLUMNS, min(ROW_COLUMNS, power_of_two(extent // programs)))
+        return None
+    depth = nest.axes[product.k].extent
+    steps = PRODUCT_DEPTH // 2 if rows == 1 else 32 if rows <= 32 else 64
+    if type(extent) is not int:
+        return (1024, steps) if rows == 1 else None
+    if rows > 1 and type(depth) is int and depth * extent * right.dtype.itemsize < limits.l2_bytes:
+        return None
+    columns = min(MAX_STREAMED_COLUMNS, STREAMED_BLOCK // power_of_two(max(rows, 32)), power_of_two(extent))
+    while columns > MIN_STREAMED_COLUMNS and not _keeps_busy(extent, columns, limits.threads):
+        columns //= 2
+    return columns, steps
+
+
+def _keeps_busy(extent: int, block: int, threads: int) -> bool:
+    """Returns whether programs of so many columns are nearly as much work for each thread."""
+    programs = -(-extent // block)
+    return -(-programs // threads) * block * threads * 7 <= extent * 8
 
 
 def _operand_bytes(nest: Nest, product: Product, limits: HostLimits) -> int:

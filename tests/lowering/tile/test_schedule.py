@@ -193,13 +193,32 @@ def test_default_blocks_of_products(body, m, n, rows, columns):
     assert dict(HostLimits().schedule(b.nest()).blocks) == {0: rows, 1: columns, 2: 512}
 
 
-@pytest.mark.parametrize(("n", "columns"), [(4096, 1024), (1000, 256), (100, 64), (50_000, 1024), (30, 32)])
-def test_one_row_takes_long_pieces_of_a_matrix(body, n, columns):
-    b = body(m=1, n=n, k=768)
-    shapes = {"m": 1, "n": n, "k": 768}
+FEW_ROWS = [
+    (1, 4096, 768, 2048, 256), (1, 1000, 768, 512, 256), (1, 100, 768, 128, 256), (1, 50_000, 768, 2048, 256),
+    (1, 30, 768, 32, 256),
+    (8, 4096, 4096, 2048, 32), (8, 3072, 768, 512, 32), (32, 4096, 4096, 2048, 32), (64, 4096, 4096, 2048, 64),
+    (128, 4096, 4096, 1024, 64), (129, 4096, 4096, 64, 512), (8, 128, 768, 64, 512),
+]  # fmt: skip
+"""Rows, columns, steps of k; columns and steps of a block. The last operand stays in the second-level cache."""
+
+
+@pytest.mark.parametrize(("m", "n", "k", "columns", "steps"), FEW_ROWS)
+def test_few_rows_take_long_pieces_of_a_matrix(body, m, n, k, columns, steps):
+    b = body(m=m, n=n, k=k)
+    shapes = {"m": m, "n": n, "k": k}
     loads = [b.load(np.zeros(1, np.float32), dims, shape=[shapes[d] for d in dims]) for dims in ("mk", "kn")]
     b.store(b.contract(*loads, "k", float32), ["m", "n"])
-    assert dict(HostLimits().schedule(b.nest()).blocks)[1] == columns
+    blocks = dict(HostLimits().schedule(b.nest()).blocks)
+    assert (blocks[1], blocks[2]) == (columns, steps)
+
+
+@pytest.mark.parametrize(("m", "k", "rows", "steps"), [(4096, 4096, 64, 4096), (4096, 16384, 16, 16384), (4096, 768, 256, 1024),
+                                                       (4096, 20_000, 256, 512), (4096, 100, 256, 128)])  # fmt: skip
+def test_rows_of_a_matrix_times_a_vector_are_read_whole(body, m, k, rows, steps):
+    b = body(m=m, k=k)
+    loads = [b.load(np.zeros(1, np.float32), dims, shape=[{"m": m, "k": k}[d] for d in dims]) for dims in ("mk", "k")]
+    b.store(b.contract(*loads, "k", float32), ["m"])
+    assert dict(HostLimits().schedule(b.nest()).blocks) == {0: rows, 1: steps}
 
 
 @pytest.mark.parametrize(
