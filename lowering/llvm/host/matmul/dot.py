@@ -548,16 +548,17 @@ class Dots:
             self.nests.materialize(Splat(c.shape, c.elem, constant(0, c.elem)), target, wanted)
         ldc = ev.s.constant(target.strides[0] or max(columns, n))
         unit = is_integer(left.column, 1)
+        adjacent = not unit and not left.gathered and is_integer(left.row, 1)
         vectors = next((v for v in self._widths() if columns >= v * n), 0)
         packed: V | None = None
         if vectors:
             near = is_constant(right.row) and 0 <= integer(right.row) <= NEAR_COLUMNS
             least = Panel(element, n, vectors, unit, ev.target.registers, decoding=right.decoding).least_packed
-            if (right.decoding is not None or not near) and rows >= least and unit:
+            if (right.decoding is not None or not near) and rows >= least and (unit or adjacent):
                 packed = ev.scratch((depth, vectors * n), c.elem).pointer
         panels = Panels(
             element, n, vectors, unit, ev.target.registers, -(-columns // n) * n, packed, left.gathered, right.decoding,
-            right.decoded,
+            right.decoded, adjacent,
         )  # fmt: skip
         factors = Factors(left.pointer, left.row, left.column, right.pointer, right.row, target.pointer, ldc)
         wide = columns > self._widths()[0] * n and right.decoding is None and not left.gathered

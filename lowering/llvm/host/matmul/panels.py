@@ -46,9 +46,9 @@ def tile_heights(registers: int, vectors: int) -> int:
 class Panel:
     """The function that multiplies all rows of A with one panel of `vectors · n` columns of B.
 
-    unit: elements of a row of A are neighbours.  gathered: rows of A begin at the offsets, in elements, that `ars` points to,
-    which is their distance otherwise.  masked: one vector wide, of which the last parameter says how many columns are
-    live.  packs: the last parameter is scratch for the panel; rows of A are contiguous.  registers: of the machine.
+    unit: elements of a row of A are neighbours.  adjacent: instead, those of a column are, one of each row.  gathered: rows of
+    A begin at the offsets, in elements, that `ars` points to, which is their distance otherwise.  masked: one vector wide, of which the last parameter says how many columns are
+    live.  packs: the last parameter is scratch for the panel.  registers: of the machine.
     decoding: how B is made floats, if memory holds it in fewer bits; scratch holds the floats.
     """
 
@@ -61,10 +61,11 @@ class Panel:
     packs: bool = False
     gathered: bool = False
     decoding: Decoding | None = None
+    adjacent: bool = False
 
     @property
     def name(self) -> str:
-        strided = "_gathered" if self.gathered else "" if self.unit else "_strided"
+        strided = "_gathered" if self.gathered else "" if self.unit else "_adjacent" if self.adjacent else "_strided"
         stored = self.decoding.name if self.decoding is not None else ""
         return f"jn_dot_{self.element}{stored}_{self.vectors}x{self.n}{strided}{'_masked' * self.masked}{'_packs' * self.packs}"
 
@@ -243,6 +244,8 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
     for number in range(1, mr):
         if panel.gathered:
             rows.append(f.gep(a, f.load("i64", f.gep(ars, number, "i64"), 8), element))
+        elif panel.adjacent:
+            rows.append(a)
         else:
             rows.append(f.gep(rows[-1], ars, element))
         results.append(f.gep(results[-1], ldc, element))
@@ -274,7 +277,7 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
                 fetched = f.gep(fetched, ldb, panel.right) if step else fetched
                 for v in range(0, vectors, size // right_size):
                     f.prefetch(f.gep(fetched, v * n, panel.right), locality=2)
-        at = [f.gep(row, state.index if unit else a_at, element) for row in rows]
+        at = [f.gep(row, state.index if unit else a_at, element) for row in (rows[:1] if panel.adjacent else rows)]
         for step in range(count):
             if step:
                 brow = f.gep(brow, ldb, panel.right)
@@ -293,7 +296,7 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
                 for v in range(vectors):
                     f.store(columns[v], f.gep(f.gep(rest[-1], row, element), v * n, element), n * size)
             for r in range(mr):
-                value = f.splat(f.load(element, at[r], size), n)
+                value = f.splat(f.load(element, f.gep(at[0], r, element) if panel.adjacent else at[r], size), n)
                 for v in range(vectors):
                     old = current[r * vectors + v]
                     if element[0] == "i":
@@ -304,7 +307,7 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
         a_at = a_at if unit else f.add(a_at, f.mul(acs, scale))
         state.next = [*current, f.add(b_at, f.mul(ldb, scale)), a_at]
 
-    unroll = UNROLL if unit and not masked and mr >= UNROLLED_HEIGHT else 1
+    unroll = UNROLL if (unit or panel.adjacent) and not masked and mr >= UNROLLED_HEIGHT else 1
     bulk = k if unroll == 1 else f.binary("and", k, i64(-unroll))
     with f.loop(0, bulk, unroll, [*tile, *zeros]) as state:
         steps(state, unroll)

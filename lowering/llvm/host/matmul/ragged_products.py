@@ -61,7 +61,8 @@ class Panels:
     """The micro-kernels of one product, whose rows have at most `widest` elements, whole vectors.
 
     `packed`: scratch for a panel of B, where panels are copied. `gathered`: rows of A lie at offsets. `decoding`: how B is made
-    floats, if memory holds it in fewer bits, with the arguments of that in `decoded`.
+    floats, if memory holds it in fewer bits, with the arguments of that in `decoded`. `adjacent`: columns of A have their
+    elements side by side.
     """
 
     element: str
@@ -74,6 +75,7 @@ class Panels:
     gathered: bool = False
     decoding: Decoding | None = None
     decoded: tuple[V, ...] = ()
+    adjacent: bool = False
 
     def multiply(self, ev: Evaluator, factors: Factors, region: Region, accumulate: bool) -> None:
         """Emits C (+)= A · B over a region."""
@@ -97,8 +99,9 @@ class Panels:
 
     def _panel(self, vectors: int, masked: bool, packs: bool) -> Panel:
         return Panel(
-            self.element, self.lanes, vectors, self.unit, self.registers, masked, packs, self.gathered, self.decoding
-        )
+            self.element, self.lanes, vectors, self.unit, self.registers, masked, packs, self.gathered, self.decoding,
+            self.adjacent,
+        )  # fmt: skip
 
 
 def add_zeros(
@@ -114,7 +117,7 @@ def add_zeros(
     row = zeros(f, max(integer(all_.depth), panels.widest) * memory_size_of(element))
     no_a = replace(factors, a=row, a_row=nothing, a_column=factors.a_column if panels.unit else nothing)
     no_b = replace(factors, b=row, b_row=nothing)
-    plain = replace(panels, gathered=False)
+    plain = replace(panels, gathered=False, adjacent=False)
     found = f.alloca("i8", 1, 1)
 
     def add(some: tuple[V, V], what: Factors, region: Region) -> None:
