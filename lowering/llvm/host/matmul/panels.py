@@ -47,8 +47,9 @@ class Panel:
     """The function that multiplies all rows of A with one panel of `vectors · n` columns of B.
 
     unit: elements of a row of A are neighbours.  adjacent: instead, those of a column are, one of each row.  gathered: rows of
-    A begin at the offsets, in elements, that `ars` points to, which is their distance otherwise.  masked: one vector wide, of which the last parameter says how many columns are
-    live.  packs: the last parameter is scratch for the panel.  registers: of the machine.
+    A begin at the offsets, in elements, that `ars` points to, which is their distance otherwise.  masked: one vector wide, of
+    which the last parameter says how many columns are live.  packs: the last parameter is scratch for the panel.  registers:
+    of the machine.
     decoding: how B is made floats, if memory holds it in fewer bits; scratch holds the floats.
     """
 
