@@ -200,7 +200,8 @@ def _state(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
         raise _Mixes(f"makes values by their position along {name!r}")
     else:
         found = None
-    if symbol.op.name not in ("reshape", "broadcast_to", "slice") and _mentions(list(symbol.attrs.values()), size):
+    has_rule = symbol.op.name in ("reshape", "broadcast_to") or (symbol.op.name == "slice" and operands[0] is not None)
+    if not has_rule and _mentions(list(symbol.attrs.values()), size):  # that of slices knows where they may
         raise _Mixes(f"computes with the number {name!r}")
     others = [extent for axis, extent in enumerate(symbol.shape) if found is None or axis != found.axis]
     if _mentions(others, size):
@@ -227,8 +228,11 @@ def _only_axis(symbol: Symbol, size: Dim) -> State:
 
 
 def _mentions(value: object, size: Dim) -> bool:
+    """Return whether a dim is in a value of an attribute, or in a region of it, which may ask for the dim anew."""
     if isinstance(value, Dim):
         return str(size) in value.symbols()
+    if isinstance(value, Graph):
+        return any(_mentions([*symbol.shape, *symbol.attrs.values()], size) for symbol in value.symbols)
     return isinstance(value, tuple | list) and any(_mentions(each, size) for each in value)
 
 

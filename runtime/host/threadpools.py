@@ -45,8 +45,12 @@ def _controller(module: ModuleType) -> type:
         filename_prefixes = (_LOADED,)
 
         def get_num_threads(self) -> int:
-            """Return how many threads a call may use: the limit, or those of the widest pool."""
-            return min(threads.widest_pool(), threads.thread_limit() or threads.MAX_THREADS)
+            """Return how many threads threadpoolctl lets a call use: its limit, or those of the widest pool.
+
+            Limits of `limit_threads` are not in it: it is put back when a limit of threadpoolctl ends, and they may have ended
+            before.
+            """
+            return min(threads.widest_pool(), threads.outside_limit() or threads.MAX_THREADS)
 
         def set_num_threads(self, num_threads: int) -> None:
             """Limit calls to a number of threads; there is no limit for as many as they use without one."""

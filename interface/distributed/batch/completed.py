@@ -36,9 +36,17 @@ def record_path(output: Output) -> Path:
 
 
 def require_record_free(output: Output) -> None:
-    """Raise `UserError` where something else has the name of the record, which would be lost."""
+    """Raise `UserError` where something else has the name of the record, which would be lost, or no file can have it."""
     path = record_path(output)
-    if os.path.lexists(path) and _read(path) is None:
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:  # such as a name that is too long
+        raise UserError(
+            f"--output {output.path}: no {path.name} can be written beside it: {error.strerror}; fix: another name"
+        ) from error
+    if _read(path) is None:
         raise UserError(
             f"--output {output.path}: {path} is there, where a run keeps what it was, and is no such record; fix: another "
             "path, or move it away"
@@ -50,7 +58,7 @@ def write_record(output: Output, identity: Mapping[str, Any], run: CompleteRun) 
     require_record_free(output)
     record = {**identity, "targets": run.targets, "digest": f"{run.digest:064x}"}
     path = record_path(output)
-    write_whole(path, json.dumps(record, indent=2).encode(), path.with_name(f".{path.name}.{output.run}"))
+    write_whole(path, json.dumps(record, indent=2).encode(), output.partial / "complete.new")
 
 
 def remove_record(output: Output) -> None:

@@ -275,6 +275,8 @@ class Parquet:
         start, stop = store.bounds(number)
         with required("pyarrow.parquet", "batch").ParquetFile(_part(store, number)) as file:
             table = file.read().combine_chunks()
+        if table.column_names != [tensor.name for tensor in store.tensors]:
+            raise ValueError(f"block {number} has columns that no run has written")
         found: dict[str, Array] = {}
         for tensor in store.tensors:
             column = table.column(tensor.name).combine_chunks()

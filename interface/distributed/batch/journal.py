@@ -81,6 +81,7 @@ class Journal:
         self._checked = 0  # bytes of the notes that came before the last look at the inputs
         self._before: dict[str, str] = {}
         self.is_complete = False
+        self._forgets = False
         self._resumes = resume
         self._is_of_use = False  # whether another run could go on with what is in the folder
         self._file = -1
@@ -310,10 +311,9 @@ class Journal:
                 write_record(output, _identity(self.job), CompleteRun(self.targets, self.digest))
                 output.finish()
                 self._is_of_use = False
+                self._forgets = not self._resumes
         finally:
             self._leave()
-        if not self._resumes:
-            remove_record(output)
 
     def _leave(self) -> None:
         """Remove the folder unless it is of use, and give the lock back."""
@@ -322,6 +322,8 @@ class Journal:
         if not self._is_of_use:
             with contextlib.suppress(OSError):
                 _remove(self._own(set()))
+                if self._forgets:  # when all else is gone, and while nobody else can have begun a run
+                    remove_record(self.job.output)
                 if fcntl is None:  # Windows removes no file that is open
                     os.close(self._locked)
                     self._locked = -1

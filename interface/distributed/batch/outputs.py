@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -194,6 +195,8 @@ def write_whole(path: Path, data: bytes, temporary: Path | None = None) -> None:
         sync_file(temporary)
         os.replace(temporary, path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from error
 
 

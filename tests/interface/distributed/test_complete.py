@@ -12,7 +12,8 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.interface.distributed.batch import jobs
+from joinery.__main__ import main
+from joinery.interface.distributed.batch import jobs, outputs
 
 from .conftest import Run, rows
 
@@ -207,3 +208,41 @@ def test_a_client_that_dies_while_it_cleans_up(batch: Run, name: str, resume: bo
     found = batch("--output", "y.npy", *ARGUMENTS)
     assert (found["computed"], found["before"]) == (0, 11)
     assert not Path("y.npy.partial").exists()
+
+
+def test_a_name_too_long_for_a_record_is_told_before_anything_runs(batch: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    for length, status in ((215, 0), (241, 0), (242, 2)):
+        name = "y" * (length - 4) + ".npy"
+        if status:
+            assert main(["batch", "m.joinery", "--input", "x=x.npy", "--trusted", "--quiet", "--output", name]) == status
+            assert "File name too long" in " ".join(capsys.readouterr().err.split())
+            assert not list(Path().glob("yyy*241*"))
+        else:
+            assert batch("--output", name, *ARGUMENTS)["computed"] == 11
+
+
+def test_a_record_that_the_disk_does_not_take_leaves_nothing(batch: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path) -> None:
+        if path.name == "complete.new":
+            raise OSError(28, "No space left on device")
+        sync(path)
+
+    sync = outputs.sync_file
+    monkeypatch.setattr(outputs, "sync_file", full)
+    given = ["batch", "m.joinery", "--input", "x=x.npy", "--trusted", "--threads", "1", "--quiet", "--output", "y.npy", *ARGUMENTS]
+    assert main(given) == 2
+    assert not list(Path().rglob("complete.new"))
+    assert not Path("y.npy").exists()
+    monkeypatch.setattr(outputs, "sync_file", sync)
+    assert batch("--output", "y.npy", *ARGUMENTS)["before"] == 11
+
+
+def test_a_part_with_another_column_is_a_change(batch: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    batch("--output", "y.parquet", *ARGUMENTS)
+    (first, *_) = sorted(Path("y.parquet").iterdir())
+    table = parquet.read_table(first)
+    parquet.write_table(table.append_column("z", pyarrow.array(range(table.num_rows))), first)
+    arguments = ["batch", "m.joinery", "--input", "x=x.npy", "--trusted", "--quiet", "--output", "y.parquet", *ARGUMENTS]
+    assert main(arguments) == 2
+    assert "block 0 of it cannot be read" in " ".join(capsys.readouterr().err.split())

@@ -8,6 +8,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.graph.text.parsing import from_text
 from joinery.interface.distributed.independence import Along, Mixture, independence
 
 BATCH, SEQ = jn.dim("batch"), jn.dim("seq")
@@ -86,6 +87,11 @@ MIXED: dict[str, tuple[Build, tuple[tuple[Any, ...], ...], str]] = {
     "flat": (lambda x: jn.reshape(x, (8, BATCH)), (("batch", 8),), "'batch'"),
     "sorted": (lambda x: jn.sort(x, axis=0), (("batch", 8),), "'batch'"),
     "counted": (lambda x: x * BATCH, (("batch", 8),), "computes with the number 'batch'"),
+    "table by the number": (lambda x, z: x + z[BATCH : BATCH + 1], (("batch", 8), (100, 8)), "computes with the number"),
+    "end of a table": (lambda x, z: x + z[BATCH - 1 : BATCH], (("batch", 8), (100, 8)), "computes with the number"),
+    "table by the number in a loop": (
+        lambda x, z: jn.fori_loop(0, 2, lambda i, v: v + z[BATCH : BATCH + 1], x), (("batch", 8), (100, 8)), "with the number",
+    ),
     "by position": (lambda x: x + jn.arange(x, BATCH)[:, None].cast(jn.float32), (("batch", 8),), "'batch'"),
     "scan of mixed rows": (
         lambda x: scanned(x, lambda state, row: (state + jn.mean(row, axis=0), row)), (("batch", 4, 8),), "reduces over",
@@ -295,3 +301,28 @@ def test_how_often_a_loop_ran_is_decided_by_all_rows(use: str) -> None:
         z = jn.cond(p, lambda v: v + (count if use == "branch" else count.cast(jn.float32)), lambda v: v, y)
     graph.output(y, z)
     assert "uses how often a loop ran" in str(independence(graph, "batch"))
+
+
+def test_regions_of_the_host_are_looked_into() -> None:
+    """They ask for a size anew, so that no operand has it."""
+    text = '''graph "g" semantics "max" policy "strict"
+  %0 = input {index = 0, name = "x"} : float32 [batch, 3]
+  %1 = input {index = 1, name = "c"} : bool []
+  region "then"
+    %0 = dim_value {extent = <EXTENT>} : int64 []
+    %1 = cast(%0) {dtype = float32, rounding = "nearest", saturate = true} : float32 []
+    output %1 "v"
+  end
+  region "else"
+    %0 = constant {value = hex"00000000"} : float32 []
+    output %0 "v"
+  end
+  %2 = host_branch(%1) {captured = (0, 0)} : int64 []
+  %3 = host_result(%2) {dtype = float32, extents = (), index = 0, shape = ()} : float32 []
+  %4 = mul(%0, %3) : float32 [batch, 3]
+  output %4 "y"
+'''
+    graph = from_text(text.replace("EXTENT", "batch"))
+    found = independence(graph, "batch")
+    assert isinstance(found, Mixture)
+    assert "computes with the number 'batch'" in found.why

@@ -190,3 +190,39 @@ def test_threadpoolctl_finds_and_limits_joinery() -> None:
         [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.stdout == "found\n", done.stderr
+
+
+def test_limits_of_both_that_overlap_end() -> None:
+    """Each holds while it lasts, whichever began first, and none stays."""
+    pytest.importorskip("threadpoolctl")
+    program = """
+        import joinery as jn, numpy as np, threadpoolctl
+        from joinery.runtime.host import threads
+        graph = jn.Graph("g", [jn.TensorType(jn.float32, (4,), "x")])
+        graph.output(graph.inputs[0] + 1)
+        model = jn.compile(graph, device="cpu", threads=4)
+        model(np.ones(4, np.float32))
+        def used():
+            return min(threads.thread_limit() or 1024, threads.widest_pool())
+        for own, other in ((1, 1), (2, 3), (2, 1), (3, 3), (1, 4)):
+            mine = jn.limit_threads(own)
+            mine.__enter__()
+            theirs = threadpoolctl.threadpool_limits(other, user_api="joinery")
+            assert used() == min(own, other), used()
+            mine.__exit__(None, None, None)
+            assert used() == other, (own, other, used())
+            theirs.restore_original_limits()
+            assert used() == 4, (own, other, used())
+            theirs = threadpoolctl.threadpool_limits(other, user_api="joinery")
+            mine = jn.limit_threads(own)
+            mine.__enter__()
+            theirs.restore_original_limits()
+            assert used() == own, used()
+            mine.__exit__(None, None, None)
+            assert used() == 4, used()
+        print("ended")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.stdout == "ended\n", done.stderr
