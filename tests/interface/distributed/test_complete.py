@@ -229,7 +229,7 @@ def test_a_record_that_the_disk_does_not_take_leaves_nothing(batch: Run, monkeyp
 
     sync = outputs.sync_file
     monkeypatch.setattr(outputs, "sync_file", full)
-    given = ["batch", "m.joinery", "--input", "x=x.npy", "--trusted", "--threads", "1", "--quiet", "--output", "y.npy", *ARGUMENTS]
+    given = ["batch", "m.joinery", "--input", "x=x.npy", "--trusted", "--quiet", "--output", "y.npy", *ARGUMENTS]
     assert main(given) == 2
     assert not list(Path().rglob("complete.new"))
     assert not Path("y.npy").exists()
