@@ -339,7 +339,8 @@ def _streamed_block(nest: Nest, product: Product, limits: HostLimits) -> tuple[i
     if rows > 1 and type(depth) is int and depth * extent * right.dtype.itemsize < limits.l2_bytes:
         return None
     columns = min(MAX_STREAMED_COLUMNS, STREAMED_BLOCK // power_of_two(max(rows, 32)), power_of_two(extent))
-    while columns > MIN_STREAMED_COLUMNS and not _keeps_busy(extent, columns, limits.threads):
+    least = MIN_STREAMED_COLUMNS * (2 if rows == 1 else 1)
+    while columns > least and not _keeps_busy(extent, columns, limits.threads):
         columns //= 2
     return columns, steps
 
