@@ -9,7 +9,8 @@ from xdsl.ir import Operation, SSAValue
 
 from ..tt import types as t
 from ..tt.dialect.attributes import property_number
-from .evaluate.values import Pointer
+from .evaluate.contexts import NotModelled
+from .evaluate.values import Pointer, Unknown
 from .preparation import Access
 from .terms.formulas import FALSE, TRUE, Formula, at_least, at_most, both, either, equal, less, negated
 from .terms.polynomials import constant
@@ -53,23 +54,40 @@ def is_never_executed(world: World, access: Access, level: Level) -> bool:
 def is_inside(world: World, access: Access, level: Level) -> bool:
     """Returns whether an access stays inside its array."""
     terms = world.access_terms(access, level)
-    assert isinstance(terms.pointer, Pointer)
-    fault = outside(world, access, terms.pointer)
+    fault = outside(world, access, _known(terms.pointer))
     return fault is not None and world.is_impossible(level, terms.live, fault)
 
 
 def is_aligned(world: World, access: Access, level: Level) -> bool:
     """Returns whether every address of an access is a multiple of its size."""
     terms = world.access_terms(access, level)
-    assert isinstance(terms.pointer, Pointer)
-    fault = misaligned(world, access, terms.pointer)
+    fault = misaligned(world, access, _known(terms.pointer))
     return fault == FALSE or world.is_impossible(level, terms.live, fault)
 
 
-def _inside(world: World, access: Access, pointer: Pointer) -> Formula:
+def _known(pointer: Pointer | Unknown) -> Pointer:
+    """Returns a pointer. Raises `NotModelled`: one may be known under some conditions, and too long to look at under others."""
+    if isinstance(pointer, Unknown):
+        raise NotModelled(f"an address, {pointer.reason},")
+    return pointer
+
+
+def _located(world: World, access: Access, level: Level) -> tuple[Formula, Pointer, Formula]:
+    """Returns that a lane touches memory, where, and that this is inside its array: for an access that was shown to be.
+
+    That may have been shown under fewer conditions, of another term. A term is only congruent to the offset, so it is the
+    offset itself only where it is shown to be inside under these very conditions. Elsewhere that is the signed number it wraps
+    to, as arrays have fewer bytes than 2 ** 63. Guesses are made as if nothing wrapped.
+    """
+    terms = world.access_terms(access, level)
+    pointer = _known(terms.pointer)
     fault = outside(world, access, pointer)
     assert fault is not None
-    return negated(fault)
+    if world.run(level).wraps and not world.is_impossible(level, terms.live, fault):
+        pointer = Pointer(pointer.base, world.terms.wrapped(pointer.offset, 64))
+        fault = outside(world, access, pointer)
+        assert fault is not None
+    return terms.live, pointer, negated(fault)
 
 
 def _overlap(one: Pointer, size: int, two: Pointer, other: int) -> Formula:
@@ -79,32 +97,37 @@ def _overlap(one: Pointer, size: int, two: Pointer, other: int) -> Formula:
 
 
 def programs_meet(world: World, one: Access, two: Access, level: Level) -> list[Formula]:
-    """Returns that two programs touch the same memory by these accesses, which are shown to be inside their array."""
-    first, second = world.access_terms(one, level), world.access_terms(two, level)
-    assert isinstance(first.pointer, Pointer)
-    assert isinstance(second.pointer, Pointer)
+    """Returns that two programs touch the same memory by these accesses.
+
+    level: conditions under which they are inside their array, and others perhaps.
+    """
     renaming = world.other_program
-    pointer = Pointer(second.pointer.base, renaming.polynomial(second.pointer.offset))
-    meeting = _overlap(first.pointer, one.size, pointer, two.size)
+    apart = either(*others(world.run(level).program, renaming))
+    if apart == FALSE:
+        return [FALSE]  # there is one program
+    live, first, inside = _located(world, one, level)
+    other_live, second, other_inside = _located(world, two, level)
+    pointer = Pointer(second.base, renaming.polynomial(second.offset))
+    meeting = _overlap(first, one.size, pointer, two.size)
     if one.size == two.size:  # both are multiples of it
-        meeting = equal(first.pointer.offset - pointer.offset, 0)
+        meeting = equal(first.offset - pointer.offset, 0)
     return [
-        first.live, renaming.formula(second.live), either(*others(world.run(level).program, renaming)), meeting,
-        _inside(world, one, first.pointer), renaming.formula(_inside(world, two, second.pointer)),
+        live, renaming.formula(other_live), apart, meeting, inside, renaming.formula(other_inside),
     ]  # fmt: skip
 
 
 def lanes_meet(world: World, access: Access, level: Level) -> list[Formula]:
-    """Returns that two lanes of a store, which is shown to be inside its array, have one address and not surely one value."""
-    terms = world.access_terms(access, level)
-    assert isinstance(terms.pointer, Pointer)
+    """Returns that two lanes of a store have one address and not surely one value.
+
+    level: conditions under which it is inside its array, and others perhaps.
+    """
+    live, pointer, inside = _located(world, access, level)
     renaming = world.other_lane
     apart = others(world.run(level).lanes(access.shape), renaming)
     axes = axes_of(access.stored) if access.stored is not None else frozenset(range(len(access.shape)))
-    inside = _inside(world, access, terms.pointer)
     return [
-        terms.live, renaming.formula(terms.live), either(*[apart[axis] for axis in sorted(axes)]),
-        equal(terms.pointer.offset - renaming.polynomial(terms.pointer.offset), 0), inside, renaming.formula(inside),
+        live, renaming.formula(live), either(*[apart[axis] for axis in sorted(axes)]),
+        equal(pointer.offset - renaming.polynomial(pointer.offset), 0), inside, renaming.formula(inside),
     ]  # fmt: skip
 
 

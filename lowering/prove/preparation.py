@@ -29,7 +29,7 @@ from ..tt.dialect.functions import FuncOp, called_functions
 from ..tt.dialect.memory.atomics import MEMORY_SCOPES
 from ..tt.dialect.memory.descriptor_types import TensorDescType
 from ..tt.facts import DIVISIBILITY, parameter_attributes
-from ..tt.op_locations import OpLocations, source_line
+from ..tt.op_locations import OpLocations, printable, source_line
 from ..tt.transforms.pipeline import Pipeline, copy_function
 from .evaluate.elements import has_size
 from .evaluate.undefined import Undefined
@@ -362,7 +362,7 @@ def claims_of(function: Operation) -> list[str]:
         if op.name == "tt.elementwise_inline_asm" and _is_harmless(op):
             found["assembly that says it is pure touches no memory"] = None
         if isinstance(op, ExternElementwiseOp) and _is_harmless(op) and not _is_libdevice(op):
-            found[f"{op.symbol.data}, which says it is pure, touches no memory"] = None
+            found[f"{printable(op.symbol.data)}, which says it is pure, touches no memory"] = None
     return list(found)
 
 

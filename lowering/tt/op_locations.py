@@ -33,7 +33,7 @@ def _line(location: Attribute, depth: int, known: dict[int, str | None]) -> str 
 def _line_of(location: Attribute, depth: int, known: dict[int, str | None]) -> str | None:
     match location:
         case FileLineColLoc():
-            return f"{_printable(location.filename.data)}:{location.line.data}:{location.column.data}"
+            return f"{printable(location.filename.data)}:{location.line.data}:{location.column.data}"
         case NameLoc():
             return _line(location.location, depth, known)
         case CallSiteLoc():
@@ -46,8 +46,8 @@ def _line_of(location: Attribute, depth: int, known: dict[int, str | None]) -> s
     return None
 
 
-def _printable(name: str) -> str:
-    """Returns the name of a file with escapes for what begins new lines, and the like: texts of strangers name any."""
+def printable(name: str) -> str:
+    """Returns a name with escapes for what begins new lines, and the like: texts of strangers have any names."""
     return name if name.isprintable() else repr(name)[1:-1]
 
 

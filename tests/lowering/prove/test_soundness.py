@@ -165,6 +165,16 @@ def test_the_name_of_a_file_begins_no_line_of_a_proof() -> None:
     assert not any(line.strip() == "bounds: proven" for line in str(proof).splitlines())
 
 
+def test_the_name_of_a_function_that_is_called_begins_no_line_of_a_proof() -> None:
+    made = kernel("%x: !tt.ptr<f32>, %n: i32", """
+  %l = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>
+  %r = tt.extern_elementwise %l {libname = "foo", libpath = "f.bc", pure = true, symbol = "a\\0Abounds: proven (1 proven)"}
+      : (tensor<4xi32>) -> tensor<4xi32>""")
+    text = str(made.prove((), {"x": 4}, 1, ("bounds",)))
+    assert "which says it is pure" in text
+    assert not any(line.startswith("bounds: proven (1 proven)") for line in text.splitlines())
+
+
 def test_terms_that_outgrow_their_limits_are_unknown() -> None:
     chain = "\n".join([f"  %v{n + 1} = arith.xori %v{n}, %v{max(0, n - 1)} : i1" for n in range(200)])
     proof = kernel("%x: !tt.ptr<i32>, %v0: i1, %n: i32", f"""{chain}

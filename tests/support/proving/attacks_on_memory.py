@@ -124,4 +124,60 @@ ATTACKS["the least element of two masked loads"] = Faulty("%x: !tt.ptr<i32>, %y:
   %i = arith.maxsi %v, %w : i32{store("%i")}""", {"x": 8, "y": 1}, 1, "bounds",
     (1, [zeros(8), zeros(1), 1], "out-of-bounds"), ("0 <= y[:] < 8",))  # fmt: skip
 
+_SUMMED = """
+  %far = arith.constant 4611686018427387904 : i64
+  %i = scf.for %t = %c0 to %n step %c2 iter_args(%a = %z) -> (i64) : i32 {
+    %b = arith.addi %a, %far : i64
+    scf.yield %b : i64
+  }"""
+"""A number that is free, but for sizes with which the counter does not wrap. Then it is a sum that wraps every fourth time."""
+_INSIDE = """
+  %some = arith.cmpi sge, %n, %c1 : i32
+  %low = arith.cmpi sge, %i, %z : i64
+  %high = arith.cmpi slt, %i, %m : i64
+  %both = arith.andi %low, %high : i1
+  %q = arith.andi %both, %some : i1"""
+ATTACKS["programs meet by a sum that wraps and is known under a condition"] = Faulty(
+    "%x: !tt.ptr<i32>, %n: i32, %m: i64", f"{NUMBERS}\n{_PROGRAM}{_SUMMED}{_INSIDE}{store('%i', '%q', '%p', 'i64')}",
+    {"x": "m"}, "grid_x", "races", (3, [zeros(4), 8, 4], "race"),
+)  # fmt: skip
+ATTACKS["programs meet by a sum that wraps and is known where another access is inside"] = Faulty(
+    "%x: !tt.ptr<i32>, %n: i32, %m: i64", f"""{NUMBERS}
+{_PROGRAM}{_SUMMED}{_INSIDE}
+  %first = arith.cmpi eq, %p, %c0 : i32
+  %own = arith.andi %q, %first : i1{store('%i', '%own', '%p', 'i64')}
+  %zero = scf.for %t = %c0 to %n step %c2 iter_args(%a = %z) -> (i64) : i32 {{
+    %b = arith.addi %a, %z : i64
+    scf.yield %b : i64
+  }}
+  %r = tt.addptr %x, %zero : !tt.ptr<i32>, i64
+  %v = tt.load %r : !tt.ptr<i32>""", {"x": "m"}, "grid_x", "races", (3, [zeros(4), 8, 4], "race"), ("m >= 1",),
+)  # fmt: skip
+ATTACKS["lanes meet by elements that are known where their index is one"] = Faulty(
+    "%x: !tt.ptr<i32>, %n: i32, %m: i64", f"""{NUMBERS}
+  %c24 = arith.constant 24 : i32
+  %many = arith.constant 16777216 : i32
+  %far = arith.constant dense<4611686018427387904> : tensor<4xi64>
+  %l = tt.make_range {{end = 4 : i32, start = 0 : i32}} : tensor<4xi32>
+  %w = arith.extsi %l : tensor<4xi32> to tensor<4xi64>
+  %d = arith.muli %w, %far : tensor<4xi64>
+  %e = arith.addi %d, %d : tensor<4xi64>
+  %all = arith.addi %e, %e : tensor<4xi64>
+  %k = arith.shrsi %n, %c24 : i32
+  %ks = tt.splat %k : i32 -> tensor<4xi32>
+  %g = tt.gather %all[%ks] {{axis = 0 : i32}} : (tensor<4xi64>, tensor<4xi32>) -> tensor<4xi64>
+  %zs = tt.splat %z : i64 -> tensor<4xi64>
+  %ms = tt.splat %m : i64 -> tensor<4xi64>
+  %some = arith.cmpi sge, %n, %many : i32
+  %somes = tt.splat %some : i1 -> tensor<4xi1>
+  %low = arith.cmpi sge, %g, %zs : tensor<4xi64>
+  %high = arith.cmpi slt, %g, %ms : tensor<4xi64>
+  %both = arith.andi %low, %high : tensor<4xi1>
+  %q = arith.andi %both, %somes : tensor<4xi1>
+  %xs = tt.splat %x : !tt.ptr<i32> -> tensor<4x!tt.ptr<i32>>
+  %at = tt.addptr %xs, %g : tensor<4x!tt.ptr<i32>>, tensor<4xi64>
+  tt.store %at, %l, %q : tensor<4x!tt.ptr<i32>>""", {"x": "m"}, 1, "races",
+    (1, [zeros(4), 1 << 24, 4], "lane-race"), ("n >= 0",),
+)  # fmt: skip
+
 __all__ = ["ATTACKS"]

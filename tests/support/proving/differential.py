@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from joinery.lowering.prove.preparation import prepare
 from joinery.lowering.prove.prover import Prover
 from joinery.lowering.prove.specify.expressions import evaluate, holds, parse_assumption
 from joinery.lowering.prove.specify.specification import ParsedSpecification, Specification
+from joinery.lowering.tt.sanitize.findings import Finding
 from joinery.promotion.float_modes import default_modes
 
 from .makers.counting_kernels import counting_kernel
@@ -23,6 +25,7 @@ from .makers.idioms import idiomatic_kernel
 from .makers.mixed_kernels import mixed_kernel
 from .makers.random_kernels import RandomKernel, random_kernel
 from .makers.store_kernels import storing_kernel
+from .makers.wrapping_kernels import wrapping_kernel
 from .watching import run
 
 MAKERS = {
@@ -31,6 +34,7 @@ MAKERS = {
     "idioms": idiomatic_kernel,
     "stores": storing_kernel,
     "counters": counting_kernel,
+    "wrapping": wrapping_kernel,
 }
 
 KINDS = {"bounds": {"out-of-bounds", "misaligned"}, "races": {"race", "lane-race"}, "overflow": {"overflow"}}
@@ -41,6 +45,7 @@ _EDGES = {
     "i32": [-9, -1, 20, 33, 100, 2**31 - 1, -(2**31)],
     "i64": [-5, -1, 20, 33, 2**63 - 1, -(2**63)],
 }
+_OFFSET = re.compile(r" \+ (\d+) \* (-?\d+) \(")
 _MAX_ELEMENTS = 5000
 _MAX_PROGRAMS = 6
 LIMIT = 200_000
@@ -142,7 +147,9 @@ def check(
                 continue
             own = each.line.split(" called at ")[0]
             faults = [
-                found for found in findings if found.kind in KINDS[each.prop] and _is_at(found.line, own)
+                found
+                for found in findings
+                if found.kind in KINDS[each.prop] and _is_at(found.line, own) and not _is_far(found)
             ]
             if each.prop == "races" and each.verdict != "never executed":
                 faults += [
@@ -171,6 +178,14 @@ def _executed(kernel: jn.kernel.Kernel, grid: tuple[int, int, int], arguments: l
             if all(np.any(mask) for mask in masks):
                 found.add(access.line)
     return found
+
+
+def _is_far(found: Finding) -> bool:
+    """Whether an offset is too far for the sanitizer to follow, as 2 ** 61 bytes are, and does not wrap."""
+    offset = _OFFSET.search(found.address)
+    if found.kind != "overflow" or "bytes away" not in found.message or offset is None:
+        return False
+    return abs(int(offset[1]) * int(offset[2])) >= 1 << 60
 
 
 def _is_at(line: str, own: str) -> bool:
