@@ -289,9 +289,12 @@ def test_the_record_of_an_old_run_is_removed_under_the_lock(
     assert not Path("y.npy.complete.json").exists()
 
 
-def test_half_a_record_of_a_run_that_was_killed_is_removed(batch: Run, folder: Path) -> None:
-    """Such a folder is removed when a run has nothing to go on with."""
+def test_half_a_record_of_a_run_that_was_killed_is_removed(
+    batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a folder goes when a run that has nothing to go on with ends."""
     Path("y.npy.partial").mkdir()
     Path("y.npy.partial", "complete.new").write_text("{")
-    batch("--output", "y.npy", "--block", "10")
-    assert sorted(os.listdir(folder)) == ["m.joinery", "x.npy", "y.npy"]
+    monkeypatch.setattr(jobs, "run_block", None)  # which fails
+    batch("--output", "y.npy", "--block", "10", status=1)
+    assert sorted(os.listdir(folder)) == ["m.joinery", "x.npy"]
