@@ -202,9 +202,9 @@ def _prepared(graph: Graph, numerics: str, target: devices.Target) -> Graph:
 
 def _staged(
     graph: Graph, device: str, target: str | None, threads: int | None, options: Options, cache: CacheOption,
-    digest: str | None = None,
+    opened: artifact_file.Artifact | None = None,
 ) -> Model:
-    """Compile a graph with host operations, for the CPU. digest: that of the file that it was read from."""
+    """Compile a graph with host operations, for the CPU. opened: the file that it was read from."""
     from .staged import StagedModel, host_symbols
 
     if options.schedule.kernels:
@@ -225,10 +225,13 @@ def _staged(
         return compile(part, "cpu", target=target, threads=threads, numerics=options.numerics, debug=options.debug, cache=cache)
 
     def assemble() -> artifact_file.Assembled:
+        if opened is not None:
+            opened.require_verified()
         text, arrays = stored_text(graph)
         weights = [StoredWeight(name, _dtype_name(array), array.shape, "plain", array) for name, array in arrays.items()]
         return artifact_file.assemble(graph.name, text, [], weights, {"numerics": options.numerics})
 
+    digest = None if opened is None else opened.manifest.digest
     return StagedModel(graph, compiled, assemble, digest, cache_of(cache))
 
 
@@ -452,7 +455,7 @@ def code_of_file(
     graph, plain = _read(opened, _limits(budget, trusted))
     if needs_host(graph):
         options = options_of(opened, resolved, resolve_threads(threads))
-        return _staged(graph, device, target, threads, options, cache, opened.manifest.digest)
+        return _staged(graph, device, target, threads, options, cache, opened)
     if opened.compiled is None or budget is not None:  # the code in a file has no checks of a budget
         options = _fitting(opened, graph, resolved, resolve_threads(threads))
         compiled = _compiled(graph, resolved, options, cache, store, constant_labels(graph))
@@ -470,8 +473,10 @@ def archive_of_file(
 ) -> Archive:
     """Return what is saved of a model that was opened: code without checks of a budget, and what the file has.
 
-    Code for other targets stays, if the file was trusted. threads: those of a call of the model.
+    Code for other targets stays, if the file was trusted. threads: those of a call of the model. Raises `UserError` where the
+    file is not what its digest stands for.
     """
+    opened.require_verified()
     kept = code is opened.compiled and not is_limited
     options = options_of(opened, resolved, None if kept else threads)
     own = (_schedule_key(resolved), *([_THREADS_KEY] if isinstance(resolved, HostTarget) else []))

@@ -200,8 +200,9 @@ def _state(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
         raise _Mixes(f"makes values by their position along {name!r}")
     else:
         found = None
-    has_rule = symbol.op.name in ("reshape", "broadcast_to") or (symbol.op.name == "slice" and operands[0] is not None)
-    if not has_rule and _mentions(list(symbol.attrs.values()), size):  # that of slices knows where they may
+    # These may name the dim where they keep it, which a rule has seen to: that of slices for operands that have it alone.
+    may_name = symbol.op.name in ("reshape", "broadcast_to") or (symbol.op.name == "slice" and operands[0] is not None)
+    if not may_name and _mentions(list(symbol.attrs.values()), size):
         raise _Mixes(f"computes with the number {name!r}")
     others = [extent for axis, extent in enumerate(symbol.shape) if found is None or axis != found.axis]
     if _mentions(others, size):
@@ -212,7 +213,7 @@ def _state(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
 def _source(symbol: Symbol, size: Dim) -> State:
     if symbol.op.name == "input":
         return _only_axis(symbol, size)
-    if symbol.op.name == "dim_value" and _mentions(symbol.attrs["extent"], size):
+    if _mentions([*symbol.shape, *symbol.attrs.values()], size):
         raise _Mixes(f"computes with the number {str(size)!r}")
     return None
 

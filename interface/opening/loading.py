@@ -52,7 +52,8 @@ def load(
             Read-only memory on a 64-byte boundary, such as a mapped file or an object store gives, is used in place: processes
             share it, and nobody may change it as long as the model lives. Other memory is copied.
         digest: what `Model.digest` of the model must be; a file with another one is refused.
-        verify: False believes that the bytes are those that `digest` stands for, and does not read them all to find out.
+        verify: False believes that the bytes are those that `digest` stands for, and does not read them all to find out before
+            the model is saved.
         budget: what a run of a file that is not trusted may need, by default `Budget()`. Anything beyond it is refused
             when the file is read or, where it depends on the sizes of the inputs, by the run. A trusted file has no budget
             unless one is given.

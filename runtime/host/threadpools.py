@@ -13,8 +13,16 @@ _LOADED = "_multiarray_umath"
 always there."""
 _lock = threading.Lock()
 _known_to: ModuleType | None = None
-_usual = threads.MAX_THREADS
-"""The threads of a call when threadpoolctl began to limit them."""
+
+
+class _Found(int):
+    """What threadpoolctl is told and puts back later. It knows whether that was a limit: by then there may be wider pools.
+
+    Attributes:
+        limit: the limit of threadpoolctl that held; None where there was none.
+    """
+
+    limit: int | None = None
 
 
 def register() -> None:
@@ -50,14 +58,15 @@ def _controller(module: ModuleType) -> type:
             Limits of `limit_threads` are not in it: it is put back when a limit of threadpoolctl ends, and they may have ended
             before.
             """
-            return min(threads.widest_pool(), threads.outside_limit() or threads.MAX_THREADS)
+            limit = threads.outside_limit()
+            found = _Found(min(threads.widest_pool(), limit or threads.MAX_THREADS))
+            found.limit = limit
+            return found
 
         def set_num_threads(self, num_threads: int) -> None:
-            """Limit calls to a number of threads; there is no limit for as many as they use without one."""
-            global _usual
-            if threads.outside_limit() is None:  # later there may be wider pools, and what is put back is this number
-                _usual = self.get_num_threads()
-            threads.limit_from_outside(None if num_threads >= _usual else max(1, num_threads))
+            """Limit calls to a number of threads, or put back what was found: a limit, or that there is none."""
+            put_back = isinstance(num_threads, _Found)
+            threads.limit_from_outside(num_threads.limit if put_back else min(max(1, num_threads), threads.MAX_THREADS))
 
         def get_version(self) -> str:
             """Return joinery's version."""

@@ -135,7 +135,7 @@ class Manifest:
 class Artifact(NamedTuple):
     """An opened file. `source` is what messages call it. `weights` are read-only and in their stored layout; `compiled` is None
     unless the file is trusted, and has code for the target in the format of this version. `code` is all that a trusted file
-    has, in its order."""
+    has, in its order. `unverified` are the sections, with their bytes, that nobody has compared with the manifest."""
 
     manifest: Manifest
     graph_text: str
@@ -143,6 +143,13 @@ class Artifact(NamedTuple):
     weights: dict[str, Array]
     source: str
     code: tuple[StoredCode, ...]
+    unverified: tuple[tuple[Section, Array], ...] = ()
+
+    def require_verified(self) -> None:
+        """Compares with the manifest what `load` was told not to. Raises `UserError` for bytes that are not those that the
+        digest stands for: written anew, they would get a digest that fits."""
+        for section, body in self.unverified:
+            _require_sha256(self.source, section, body)
 
     def plain_weight(self, name: str) -> Array:
         """Returns a weight in the plain layout: the array itself, or an unpacked copy. Raises `UserError` for
@@ -353,7 +360,7 @@ def load(
             raise UserError(
                 f"{source.name} has the digest {manifest.digest}, not {digest}: it is another model, or another version of it"
             )
-        bodies, codes = _read_sections(source, manifest, trusted, verify)
+        bodies, codes, unverified = _read_sections(source, manifest, trusted, verify)
     except OSError as error:
         raise UserError(f"artifact {source.name} cannot be read: {error.strerror or error}") from error
     finally:
@@ -361,10 +368,11 @@ def load(
     try:
         graph_text = bytes(bodies["graph"]).decode()
     except UnicodeDecodeError as error:
-        raise bad(source, "its graph is not UTF-8 text") from error
+        raise bad(source.name, "its graph is not UTF-8 text") from error
     code = next((each.data.data for each in codes if _fits(target, each.target)), None)
     compiled = decode_compiled(code) if code is not None and is_current(code) else None
-    return Artifact(manifest, graph_text, compiled, _weights(source, bodies["weights"], manifest.weights), source.name, codes)
+    weights = _weights(source, bodies["weights"], manifest.weights)
+    return Artifact(manifest, graph_text, compiled, weights, source.name, codes, unverified)
 
 
 def _fits(wanted: str | Callable[[str], bool] | None, target: str) -> bool:
@@ -376,50 +384,58 @@ def _read_sections(
     manifest: Manifest,
     trusted: bool,
     verify: bool,
-) -> tuple[dict[str, Array], tuple[StoredCode, ...]]:
-    """Reads and checks all sections; returns the bytes of the graph, of the weights and, if trusted, of all code."""
+) -> tuple[dict[str, Array], tuple[StoredCode, ...], tuple[tuple[Section, Array], ...]]:
+    """Reads and checks all sections; returns the bytes of the graph, of the weights and, if trusted, of all code, and which of
+    them were not checked."""
     bodies: dict[str, Array] = {}
-    codes = []
+    codes, unverified = [], []
     for section in manifest.sections:
         is_wanted = section.kind != "compiled" or trusted
         if not is_wanted and not verify:
             continue
         body = source.section(section.offset, section.length)  # on a 64-byte boundary, as the section is in the file
-        if verify and hashlib.sha256(body.data).hexdigest() != section.sha256:
-            raise bad(source, f"section {section.kind!r} does not match its SHA-256: it was damaged or changed")
+        if verify:
+            _require_sha256(source.name, section, body)
+        else:
+            unverified.append((section, body))
         if is_wanted and section.kind == "compiled":
             codes.append(StoredCode(section.target, body))
         elif is_wanted:
             bodies[section.kind] = body
-    return bodies, tuple(codes)
+    return bodies, tuple(codes), tuple(unverified)
+
+
+def _require_sha256(source: str, section: Section, body: Array) -> None:
+    if hashlib.sha256(body.data).hexdigest() != section.sha256:
+        raise bad(source, f"section {section.kind!r} does not match its SHA-256: it was damaged or changed")
 
 
 def _read_manifest(source: Source) -> Manifest:
     if source.size < _HEAD.size:
-        raise bad(source, f"it has {source.size} bytes, less than a header")
+        raise bad(source.name, f"it has {source.size} bytes, less than a header")
     head = bytes(source.section(0, _HEAD.size))
     magic, version, reserved, length, digest = _HEAD.unpack(head)
     if magic != _MAGIC:
-        raise bad(source, f"it does not start with {_MAGIC!r}")
+        raise bad(source.name, f"it does not start with {_MAGIC!r}")
     if version != VERSION:
         raise UserError(
             f"{source.name} has artifact version {version}; this joinery reads version {VERSION}; fix: save it anew"
         )
     if length > _MAX_MANIFEST_BYTES or length > source.size - _HEAD.size:
-        raise bad(source, f"its manifest of {length} bytes does not fit: it is truncated or damaged")
+        raise bad(source.name, f"its manifest of {length} bytes does not fit: it is truncated or damaged")
     encoded = bytes(source.section(_HEAD.size, length))
     if hashlib.sha256(encoded).digest() != digest:
-        raise bad(source, "its manifest does not match its SHA-256: it was damaged or changed")
+        raise bad(source.name, "its manifest does not match its SHA-256: it was damaged or changed")
     fields = checked_fields(parse_json(encoded, "artifact"), _MANIFEST_FIELDS, "artifact")
     manifest = Manifest(**fields, digest=digest.hex())
     kinds = [section.kind for section in manifest.sections]
     if kinds.count("graph") != 1 or kinds.count("weights") != 1:
-        raise bad(source, "it must have one graph and one weights section")
+        raise bad(source.name, "it must have one graph and one weights section")
     if reserved:
-        raise bad(source, "its header was damaged or changed")
+        raise bad(source.name, "its header was damaged or changed")
     _require_nothing_else(source, manifest, _HEAD.size + length)
     if len({entry.name for entry in manifest.weights}) != len(manifest.weights):
-        raise bad(source, "two weights have the same name")
+        raise bad(source.name, "two weights have the same name")
     return manifest
 
 
@@ -430,17 +446,17 @@ def _require_nothing_else(source: Source, manifest: Manifest, end: int) -> None:
     """
     for section in manifest.sections:
         if section.offset < end or section.offset % _ALIGNMENT:
-            raise bad(source, f"section {section.kind!r} overlaps another or is not aligned")
+            raise bad(source.name, f"section {section.kind!r} overlaps another or is not aligned")
         if section.offset - end >= _ALIGNMENT:
-            raise bad(source, f"section {section.kind!r} does not follow what is before it: there is a gap")
+            raise bad(source.name, f"section {section.kind!r} does not follow what is before it: there is a gap")
         begin, end = end, section.offset + section.length
         if end > source.size:
             problem = f"section {section.kind!r} ends at byte {end}, but the file has {source.size}: it is truncated"
-            raise bad(source, problem)
+            raise bad(source.name, problem)
         if source.section(begin, section.offset - begin).any():
-            raise bad(source, f"there is something before section {section.kind!r}: it was damaged or changed")
+            raise bad(source.name, f"there is something before section {section.kind!r}: it was damaged or changed")
     if end != source.size:
-        raise bad(source, f"it has {source.size} bytes, and its last section ends at byte {end}: something was added")
+        raise bad(source.name, f"it has {source.size} bytes, and its last section ends at byte {end}: something was added")
 
 
 def _weights(source: Source, section: Array, entries: Sequence[WeightEntry]) -> dict[str, Array]:
@@ -448,7 +464,7 @@ def _weights(source: Source, section: Array, entries: Sequence[WeightEntry]) -> 
     view = section.data
     length = int.from_bytes(view[:8], "little") if len(view) >= 8 else len(view)
     if length > min(_MAX_MANIFEST_BYTES, len(view) - 8):
-        raise bad(source, "the header of its weights does not fit")
+        raise bad(source.name, "the header of its weights does not fit")
     header = parse_json(bytes(view[8 : 8 + length]).rstrip(b" "), "weights section")
     start = 8 + length
     available = len(view) - 8 - length
@@ -457,13 +473,13 @@ def _weights(source: Source, section: Array, entries: Sequence[WeightEntry]) -> 
         tensor = header.get(entry.name) if isinstance(header, dict) else None
         offsets = tensor.get("data_offsets") if isinstance(tensor, dict) else None
         if not isinstance(offsets, list):
-            raise bad(source, f"weight {entry.name!r} is missing from its weights section")
+            raise bad(source.name, f"weight {entry.name!r} is missing from its weights section")
         try:
             low, high = row(offsets, non_negative, non_negative)
         except (TypeError, ValueError) as error:
-            raise bad(source, f"weight {entry.name!r} has no valid offsets") from error
+            raise bad(source.name, f"weight {entry.name!r} has no valid offsets") from error
         if high > available or high - low != entry.nbytes or (start + low) % _ALIGNMENT:
-            raise bad(source, f"weight {entry.name!r} does not lie where its shape says")
+            raise bad(source.name, f"weight {entry.name!r} does not lie where its shape says")
         dtype = DType(entry.dtype).numpy
         count = entry.nbytes // dtype.itemsize
         flat = np.frombuffer(section, dtype, count, start + low) if count else np.empty(0, dtype)

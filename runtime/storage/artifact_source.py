@@ -126,8 +126,8 @@ def opened(location: object) -> _File | _Memory:
     return _Memory(view, f"<{view.nbytes} bytes in memory>")
 
 
-def bad(source: Source, what: str) -> UserError:
-    return UserError(f"{source.name} is not a joinery artifact that can be used: {what}; fix: save or copy the file again")
+def bad(name: str, what: str) -> UserError:
+    return UserError(f"{name} is not a joinery artifact that can be used: {what}; fix: save or copy the file again")
 
 
 def _named(stream: Stream) -> str:

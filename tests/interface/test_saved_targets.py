@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import joinery as jn
@@ -129,3 +130,36 @@ def test_a_graph_is_saved_with_the_code_that_compile_makes(tmp_path: Path, targe
         if trusted:
             assert opened.compiled.object_code == compiled.compiled.object_code
         np.testing.assert_array_equal(opened(x), compiled(x))
+
+
+def positions() -> jn.Graph:
+    """A graph whose weight is used on the host."""
+    made = jn.Graph("positions", [jn.TensorType(jn.float32, ("batch", 48), "x")])
+    made.output(jn.nonzero(made.inputs[0] + made.weight("w", np.arange(48, dtype=np.float32))))
+    return made
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize(("build", "kind"), [(graph, "weights"), (graph, "graph"), (positions, "graph")])
+def test_bytes_that_nobody_has_checked_are_not_saved_under_a_digest_of_their_own(
+    tmp_path: Path, build: Callable[[], jn.Graph], kind: str, trusted: bool
+) -> None:
+    path = tmp_path / "m.joinery"
+    jn.compile(build(), device="cpu").save(path)
+    data = bytearray(path.read_bytes())
+    digest = artifact_file.load(bytes(data)).manifest.digest
+    good = jn.load(bytes(data), "cpu", trusted=trusted, digest=digest, verify=False)
+    assert jn.distributed.reference(good, directory=tmp_path).digest == digest or not trusted
+    (section,) = [each for each in artifact_file.load(path).manifest.sections if each.kind == kind]
+    at = section.length - 1 if kind == "weights" else bytes(data[section.offset :]).index(b'"') + 1  # of the graph's name
+    data[section.offset + at] ^= 1
+    model = jn.load(bytes(data), "cpu", trusted=trusted, digest=digest, verify=False)
+    there = sorted(tmp_path.iterdir())
+    for save in (
+        lambda: model.save(path), lambda: model.save(tmp_path / "more.joinery", targets=("x86-64-v3",)),
+        lambda: jn.distributed.reference(model, directory=tmp_path / "kept"),
+    ):  # fmt: skip
+        with pytest.raises(jn.UserError, match=f"section '{kind}' does not match its SHA-256: it was damaged or changed"):
+            save()
+    assert sorted(each for each in tmp_path.iterdir() if each.is_file()) == there
+    assert artifact_file.load(path).manifest.digest == digest

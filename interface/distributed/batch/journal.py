@@ -36,7 +36,7 @@ except ImportError:  # Windows: nothing keeps two runs apart
     fcntl = None  # type: ignore[assignment]
 
 _FORMAT = 2
-_NAMES = re.compile(r"run\.(json|new)|blocks\.(jsonl|new)|(data|new)-[0-9a-f]{32}")
+_NAMES = re.compile(r"run\.(json|new)|blocks\.(jsonl|new)|complete\.new|(data|new)-[0-9a-f]{32}")
 _RUN = re.compile(r"[0-9a-f]{32}")
 _LOCK_TRIES, _LOCK_SECONDS = 100, 0.01
 _COMMIT_SECONDS = 0.5

@@ -13,9 +13,10 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.__main__ import main
-from joinery.interface.distributed.batch import jobs, outputs
+from joinery.interface.distributed.batch import jobs, journal, outputs, running
 
 from .conftest import Run, rows
+from .test_batch import plan
 
 ARGUMENTS = ("--block", "10", "--resume")
 
@@ -105,8 +106,6 @@ def test_a_run_without_resume_leaves_no_record_and_removes_an_old_one(batch: Run
 
 
 def test_a_run_that_died_once_its_output_had_its_name(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from joinery.interface.distributed.batch import journal
-
     monkeypatch.setattr(journal.Journal, "_leave", lambda self: os.close(self._locked))
     batch("--output", "y.npy", *ARGUMENTS)
     assert Path("y.npy.partial").is_dir()
@@ -212,11 +211,11 @@ def test_a_client_that_dies_while_it_cleans_up(batch: Run, name: str, resume: bo
 
 def test_a_name_too_long_for_a_record_is_told_before_anything_runs(batch: Run, capsys: pytest.CaptureFixture[str]) -> None:
     for length, status in ((215, 0), (241, 0), (242, 2)):
-        name = "y" * (length - 4) + ".npy"
+        name, before = "y" * (length - 4) + ".npy", sorted(os.listdir())
         if status:
             assert main(["batch", "m.joinery", "--input", "x=x.npy", "--trusted", "--quiet", "--output", name]) == status
             assert "File name too long" in " ".join(capsys.readouterr().err.split())
-            assert not list(Path().glob("yyy*241*"))
+            assert sorted(os.listdir()) == before  # no folder of a run either
         else:
             assert batch("--output", name, *ARGUMENTS)["computed"] == 11
 
@@ -246,3 +245,56 @@ def test_a_part_with_another_column_is_a_change(batch: Run, capsys: pytest.Captu
     arguments = ["batch", "m.joinery", "--input", "x=x.npy", "--trusted", "--quiet", "--output", "y.parquet", *ARGUMENTS]
     assert main(arguments) == 2
     assert "block 0 of it cannot be read" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("rows_of_it", [0, 103])
+@pytest.mark.parametrize("change", ["renamed", "of another dtype"])
+def test_columns_of_other_names_or_dtypes_are_changes(
+    batch: Run, capsys: pytest.CaptureFixture[str], rows_of_it: int, change: str
+) -> None:
+    """Without rows there is no block to read, and nothing but the columns to look at."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    np.save("x.npy", rows(rows_of_it))
+    batch("--output", "y.parquet", *ARGUMENTS)
+    assert batch("--output", "y.parquet", *ARGUMENTS)["computed"] == 0
+    (first, *_) = sorted(Path("y.parquet").iterdir())
+    table = parquet.read_table(first)
+    (field,) = table.schema
+    if change == "renamed":
+        table = table.rename_columns(["z"])
+    else:
+        table = table.cast(pyarrow.schema([(field.name, pyarrow.list_(pyarrow.float64(), field.type.list_size))]))
+    parquet.write_table(table, first)
+    arguments = ["batch", "m.joinery", "--input", "x=x.npy", "--trusted", "--quiet", "--output", "y.parquet", *ARGUMENTS]
+    assert main(arguments) == 2
+    assert "is there already" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_record_of_an_old_run_is_removed_under_the_lock(
+    batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the lock is given back it may be the record of a run that began meanwhile."""
+    batch("--output", "y.npy", "--block", "10", "--resume")
+    Path("y.npy").unlink()
+    real, refused = journal.remove_record, []
+
+    def remove(output: Any) -> None:
+        assert Path("y.npy").exists()
+        refused.append(batch("--output", "y.npy", "--block", "10", "--resume", status=2)["error"])
+        real(output)
+
+    monkeypatch.setattr(journal, "remove_record", remove)
+    running.run_job(plan(folder), running.Workers(), quiet=True)
+    assert [each for each in refused if "another run writes to" in each] == refused != []
+    assert not Path("y.npy.complete.json").exists()
+
+
+def test_half_a_record_of_a_run_that_was_killed_is_removed(
+    batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a folder goes when a run that has nothing to go on with ends."""
+    Path("y.npy.partial").mkdir()
+    Path("y.npy.partial", "complete.new").write_text("{")
+    monkeypatch.setattr(jobs, "run_block", None)  # which fails
+    batch("--output", "y.npy", "--block", "10", status=1)
+    assert sorted(os.listdir(folder)) == ["m.joinery", "x.npy"]

@@ -303,9 +303,7 @@ def test_how_often_a_loop_ran_is_decided_by_all_rows(use: str) -> None:
     assert "uses how often a loop ran" in str(independence(graph, "batch"))
 
 
-def test_regions_of_the_host_are_looked_into() -> None:
-    """They ask for a size anew, so that no operand has it."""
-    text = '''graph "g" semantics "max" policy "strict"
+HOST_BRANCH = '''graph "g" semantics "max" policy "strict"
   %0 = input {index = 0, name = "x"} : float32 [batch, 3]
   %1 = input {index = 1, name = "c"} : bool []
   region "then"
@@ -322,7 +320,36 @@ def test_regions_of_the_host_are_looked_into() -> None:
   %4 = mul(%0, %3) : float32 [batch, 3]
   output %4 "y"
 '''
-    graph = from_text(text.replace("EXTENT", "batch"))
-    found = independence(graph, "batch")
+HOST_LOOP = '''graph "g" semantics "max" policy "strict"
+  %0 = input {index = 0, name = "x"} : float32 [batch, 3]
+  %1 = input {index = 1, name = "go"} : bool []
+  %2 = input {index = 2, name = "most"} : int64 []
+  %3 = input {index = 3, name = "seed"} : float32 [size]
+  region "body"
+    %0 = input {index = 0, name = "i"} : int64 []
+    %1 = input {index = 1, name = "going"} : bool []
+    %2 = input {index = 2, name = "s"} : float32 [t]
+    %3 = dim_value {extent = <EXTENT>} : int64 []
+    %4 = cast(%3) {dtype = float32, rounding = "nearest", saturate = true} : float32 []
+    %5 = mul(%2, %4) : float32 [t]
+    %6 = concat(%2, %5) {axis = 0} : float32 [t + t]
+    output %1 "a"
+    output %6 "b"
+  end
+  %4 = host_loop(%2, %1, %3) {captured = (0), carried = 2, limited = true} : int64 []
+  %5 = host_result(%4) {dtype = float32, extents = (<k>), index = 1, shape = (<k>)} : float32 [k]
+  %6 = reduce_sum(%5) {axes = (0), keepdims = false} : float32 []
+  %7 = mul(%0, %6) : float32 [batch, 3]
+  output %7 "y"
+'''
+
+
+@pytest.mark.parametrize("text", [HOST_BRANCH, HOST_LOOP], ids=["branch", "loop"])
+def test_regions_of_the_host_are_looked_into(text: str) -> None:
+    """They ask for a size anew, so that no operand has it."""
+    budget = jn.Budget(open_loops=True)
+    found = independence(from_text(text.replace("EXTENT", "batch"), budget=budget), "batch")
     assert isinstance(found, Mixture)
     assert "computes with the number 'batch'" in found.why
+    text = text.replace("[batch, 3]", "[batch, other]").replace("EXTENT", "other")
+    assert independence(from_text(text, budget=budget), "batch") == {"y": Along(0)}

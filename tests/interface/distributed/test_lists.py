@@ -57,6 +57,18 @@ def test_what_takes_padding_for_values_needs_a_mask(
     assert [each["block"] for each in failed] == [0, 1]
 
 
+def test_what_counts_the_padding_needs_a_mask(batch: Run, folder: Path) -> None:
+    """No element of a row is mixed with others, but all depend on how many there are."""
+    size, table = jn.dim("seq"), np.arange(10, dtype=np.float32)
+    saved(lambda x: x + x.graph.constant(table)[size - 1 : size], "x")
+    inputs = written(x=[[1.0, 2.0], [3.0], [4.0, 5.0, 6.0]])
+    (failed,) = batch("--output", "y.npy", "--pad-to", "3", status=1, inputs=inputs)["failed"]
+    assert "row 0 has 2 elements and would be padded with zeros to 3" in failed["error"]
+    assert "computes with the number 'seq'" in failed["error"]
+    batch("--output", "one.npy", "--pad-to", "3", inputs=written(x=[[4.0, 5.0, 6.0]]))
+    np.testing.assert_array_equal(np.load("one.npy"), [[6.0, 7.0, 8.0]])
+
+
 def test_a_row_without_elements_is_padding_alone(batch: Run, folder: Path) -> None:
     saved(lambda x: x.max(1), "x")
     inputs = written(x=[[-1.0], [], [-2.0]])

@@ -220,6 +220,14 @@ def test_limits_of_both_that_overlap_end() -> None:
             assert used() == own, used()
             mine.__exit__(None, None, None)
             assert used() == 4, used()
+        for wide in range(5, 9):  # of models that are made meanwhile
+            limits = {"user_api": "blas", "limits": 1} if wide % 2 else {"user_api": "joinery", "limits": wide - 1}
+            with threadpoolctl.threadpool_limits(**limits):
+                jn.compile(graph, device="cpu", threads=wide)(np.ones(4, np.float32))
+                assert used() == (wide if wide % 2 else wide - 1), used()
+            assert used() == wide, used()
+        with threadpoolctl.threadpool_limits(2 ** 40, user_api="joinery"):
+            assert used() == 8, used()
         print("ended")
     """
     done = subprocess.run(
