@@ -65,8 +65,10 @@ def _controller(module: ModuleType) -> type:
 
         def set_num_threads(self, num_threads: int) -> None:
             """Limit calls to a number of threads, or put back what was found: a limit, or that there is none."""
-            put_back = isinstance(num_threads, _Found)
-            threads.limit_from_outside(num_threads.limit if put_back else min(max(1, num_threads), threads.MAX_THREADS))
+            if isinstance(num_threads, _Found):
+                threads.limit_from_outside(num_threads.limit)
+            else:
+                threads.limit_from_outside(min(max(1, num_threads), threads.MAX_THREADS))
 
         def get_version(self) -> str:
             """Return joinery's version."""

@@ -69,7 +69,7 @@ class _File:
         body = empty((length,), _BYTE)
         self._file.seek(offset)
         if _fill(body, self._file.readinto) < length:
-            raise bad(self, "it ends before its sections do: it was cut while it was read")
+            raise bad(self.name, "it ends before its sections do: it was cut while it was read")
         return body
 
     def close(self) -> None:
