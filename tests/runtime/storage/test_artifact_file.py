@@ -146,6 +146,18 @@ def test_damaged_sections_are_named(path):
         path.write_bytes(good)
 
 
+def test_a_file_that_is_cut_while_it_is_read(path, monkeypatch):
+    real = artifact_file._read_sections
+
+    def cut_first(*given):
+        os.truncate(path, path.stat().st_size - 1)
+        return real(*given)
+
+    monkeypatch.setattr(artifact_file, "_read_sections", cut_first)
+    with pytest.raises(UserError, match=rf"{path.name} is not a joinery artifact .* it was cut while it was read; fix: save"):
+        load(path)
+
+
 def test_only_who_knows_the_digest_may_leave_out_the_check(path):
     manifest = load(path).manifest
     section = manifest.sections[-1]
