@@ -95,7 +95,7 @@ def test_a_file_that_is_cut_while_it_is_read(path, monkeypatch):
 
     real = os.fstat
     monkeypatch.setattr(artifact_file.os, "fstat", shorter)
-    with pytest.raises(UserError, match=r"is not a joinery artifact that can be used"):
+    with pytest.raises(UserError, match=rf"^{path} is not a joinery artifact that .* was cut while it was read"):
         load(path)
 
 
@@ -144,18 +144,6 @@ def test_damaged_sections_are_named(path):
         ):
             load(path)
         path.write_bytes(good)
-
-
-def test_a_file_that_is_cut_while_it_is_read(path, monkeypatch):
-    real = artifact_file._read_sections
-
-    def cut_first(*given):
-        os.truncate(path, path.stat().st_size - 1)
-        return real(*given)
-
-    monkeypatch.setattr(artifact_file, "_read_sections", cut_first)
-    with pytest.raises(UserError, match=rf"{path.name} is not a joinery artifact .* it was cut while it was read; fix: save"):
-        load(path)
 
 
 def test_only_who_knows_the_digest_may_leave_out_the_check(path):
