@@ -11,6 +11,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from ...lowering.prove.guessing import Launch, guess
+from ...lowering.prove.launches import MAX_ELEMENTS
 from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare, taken_names
 from ...lowering.prove.proof import DEFAULT_PROPERTIES, PROPERTIES, PROVEN, Proof
 from ...lowering.prove.prover import Prover, written_arrays
@@ -24,7 +25,7 @@ from ...lowering.tt.dialect.functions import FuncOp
 from ...lowering.tt.dialect.memory.descriptor_types import TensorDescType
 from ...lowering.tt.host_values import DescriptorArgument, TableArgument
 from ...lowering.tt.sanitize.findings import Finding, Report
-from ...lowering.tt.sanitize.guard import giving_up_after
+from ...lowering.tt.sanitize.guard import Allowance, allowing
 from ...lowering.tt.types import numpy_dtype
 from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
@@ -32,8 +33,8 @@ from ..tensor_arguments import TensorDescriptor
 from ..texts import MakeArguments
 
 Sanitize = Callable[..., Report]
-_MAX_ITERATIONS = 5_000
-"""Iterations of loops with a condition, after which a launch that may refute something is given up: it may never end."""
+_MAX_FINDINGS = 20_000
+"""Findings of one launch that are kept: one may refute thousands of accesses."""
 _MAX_REMEMBERED = 256
 """Sizes of launches of which it is remembered whether everything is proven."""
 
@@ -214,15 +215,18 @@ class KernelProver:
         return self._prepared
 
     def _confirm(
-        self, sizes: Mapping[str, int], extents: Mapping[str, int], grid: tuple[int, int, int], contents: Mapping[str, int]
-    ) -> Sequence[Finding]:
-        """Run a launch with these sizes in the sanitizer, and return what it finds."""
+        self, sizes: Mapping[str, int], extents: Mapping[str, int], grid: tuple[int, int, int], contents: Mapping[str, int],
+        operations: int,
+    ) -> tuple[Sequence[Finding], int]:  # fmt: skip
+        """Run a launch with these sizes in the sanitizer, and return what it finds, and how many operations it ran."""
+        allowance = Allowance(operations, _MAX_FINDINGS, prints=False)
         try:
             arguments = launch_arguments(self._function, sizes, extents, contents)
-            with giving_up_after(_MAX_ITERATIONS):
-                return self._sanitize(grid, *arguments).findings
+            with allowing(allowance):
+                findings = self._sanitize(grid, *arguments).findings
         except JoineryError:
-            return ()  # arguments that no launch takes
+            findings = ()  # arguments that no launch takes
+        return findings, operations - int(max(allowance.operations, 0))
 
 
 def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any], with_contents: bool = True) -> Launch:
@@ -279,17 +283,19 @@ def _argument(
         shape = [sizes[f"{name}.shape.{axis}"] for axis in range(rank)]
         strides = [sizes[f"{name}.stride.{axis}"] for axis in range(rank)]
         reach = 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
-        reach = reach if min(shape) > 0 else 0
-        array = np.zeros(max(0, extents.get(name, 0), reach), numpy_dtype(parameter.type.elem))  # extents are the least
+        elements = max(0, extents.get(name, 0), reach if min(shape) > 0 else 0)  # extents are the least
+        if elements > MAX_ELEMENTS:
+            raise UnsupportedError(f"prove: a tensor of {elements} elements for {name}; fix: at most {MAX_ELEMENTS}")
+        array = np.zeros(elements, numpy_dtype(parameter.type.elem))
         return TensorDescriptor(array, shape=shape, strides=strides, block_shape=parameter.type.shape)
     if parameter.is_pointer:
         pointee = t.pointee(parameter.type)
         dtype = np.dtype(np.uint8) if pointee == t.I1 else np.dtype(np.int64) if t.is_pointer(pointee) else numpy_dtype(pointee)
-        if name in contents:
-            return np.full(extents.get(name, 0), contents[name], dtype)
-        if dtype.kind in "iu":
-            return np.zeros(extents.get(name, 0), dtype)
+        if dtype.kind in "iu":  # unsigned numbers as the bits that they are
+            return np.full(extents.get(name, 0), contents.get(name, 0) & ((1 << 64) - 1), np.uint64).astype(dtype)
         with np.errstate(over="ignore"):  # of 16 bits the last ones are infinite
+            if name in contents:
+                return np.full(extents.get(name, 0), contents[name]).astype(dtype)
             return np.arange(extents.get(name, 0)).astype(dtype)  # so that lanes of a store have different values
     return sizes.get(name, 1)
 

@@ -23,7 +23,11 @@ from .world import ALWAYS, BLOCK, Level, World
 
 _QUESTIONS = 20
 """Questions that take all steps that they may, before nothing more is asked."""
+_STEPS_A_CLAIM = 1500
+"""What a claim counts at least: making its terms takes time, also where the solver is not asked."""
 _TOO_LONG = "its address is too long a term"
+_SPENT = "all steps that the solver may take for one proof were taken before; fix: a larger limit, or a part of the kernel"
+_NOT_RUN = "launches that may refute it were not run, as others had run all operations that they may"
 
 
 class Bounds:
@@ -73,13 +77,22 @@ class Bounds:
         return found
 
     def guarded(self, ask: Callable[[], Found]) -> Found:
-        """Returns a verdict; unknown where a term outgrows its limits."""
+        """Returns a verdict; unknown where a term outgrows its limits, and where nothing more may be asked."""
+        budget = self.world.solver.budget
+        if budget.is_spent:
+            return Found(UNKNOWN, reason=_SPENT)
+        budget.take(_STEPS_A_CLAIM)
         try:
-            return ask()
+            found = ask()
         except NotModelled as error:
             return Found(UNKNOWN, reason=f"{error.reason} is not modelled")
         except (TooLarge, RecursionError):
             return Found(UNKNOWN, reason=_TOO_LONG)
+        if found.verdict == UNKNOWN and budget.is_spent:
+            return Found(UNKNOWN, reason=_SPENT)
+        if found.verdict == UNKNOWN and self.launches.is_spent:
+            return Found(UNKNOWN, reason=f"{found.reason}; {_NOT_RUN}")
+        return found
 
     # Levels
 
@@ -177,6 +190,8 @@ class Bounds:
         if isinstance(pointer, Unknown):
             return Found(UNKNOWN, reason=f"the address is not known: {pointer.reason}")
         world = self.world
+        if (known := self.launches.known("bounds", (access,))) is not None:
+            return Found(REFUTED, counterexample=known)
         if claims.is_never_executed(world, access, ALWAYS):
             return Found(NEVER)
         if pointer.base not in world.extents and not access.is_gather:

@@ -81,12 +81,15 @@ def _located(world: World, access: Access, level: Level) -> tuple[Formula, Point
     """
     terms = world.access_terms(access, level)
     pointer = _known(terms.pointer)
+    if world.run(level).wraps:
+        offset = world.offsets.get((level, access))
+        if offset is None:
+            is_exact = is_inside(world, access, level)
+            offset = pointer.offset if is_exact else world.terms.wrapped(pointer.offset, 64)
+            world.offsets[level, access] = offset
+        pointer = Pointer(pointer.base, offset)
     fault = outside(world, access, pointer)
     assert fault is not None
-    if world.run(level).wraps and not world.is_impossible(level, terms.live, fault):
-        pointer = Pointer(pointer.base, world.terms.wrapped(pointer.offset, 64))
-        fault = outside(world, access, pointer)
-        assert fault is not None
     return terms.live, pointer, negated(fault)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
+from ..tt import types as t
 from ..tt.sanitize.findings import Finding
 from .preparation import GATHER, Access, PreparedFunction
 from .proof import Counterexample
@@ -13,12 +14,22 @@ from .specify.specification import ParsedSpecification
 from .terms.formulas import Formula, at_least, at_most
 from .world import World
 
-Confirm = Callable[[Mapping[str, int], Mapping[str, int], tuple[int, int, int], Mapping[str, int]], Sequence[Finding]]
-"""Runs a launch in the sanitizer: (sizes, extents of arrays, grid, contents of arrays of integers) → what it found."""
+Confirm = Callable[
+    [Mapping[str, int], Mapping[str, int], tuple[int, int, int], Mapping[str, int], int], tuple[Sequence[Finding], int]
+]
+"""Runs a launch in the sanitizer: (sizes, extents of arrays, grid, contents of arrays of integers, operations that it may
+run) → what it found, and how many operations it ran."""
 
 _SMALL = (8, 40, 300, 3000)
-_MAX_ELEMENTS = 1 << 22
+MAX_ELEMENTS = 1 << 22
+"""Most elements of the arrays of a launch."""
 _MAX_PROGRAMS = 1 << 10
+_OPERATIONS = 50_000
+"""Operations that one launch may run, besides some for each of its kernel's: it may never end."""
+_ALL_OPERATIONS = 200_000
+"""Those of all launches of a proof: some ten seconds, and the same on every machine."""
+_ROUNDS = 4
+"""How often a launch may run each operation of its kernel anyway, and what making it ready counts for each of them."""
 _KINDS = {"bounds": ("out-of-bounds",), "races": ("race", "lane-race")}
 _OPERATION = re.compile(r"\b(?:tt|ttng)\.[a-z_]+")
 
@@ -26,8 +37,11 @@ _OPERATION = re.compile(r"\b(?:tt|ttng)\.[a-z_]+")
 class Launches:
     """Finds launches of one function under one specification.
 
+    What a launch finds counts for all accesses: none runs twice.
+
     Attributes:
         arrays: says which parameter an access is to; "" if that is not known.
+        is_spent: whether launches were left out, as others had run all operations that they may.
     """
 
     def __init__(
@@ -38,6 +52,16 @@ class Launches:
         self._parsed = parsed
         self._confirm = confirm
         self._arrays = arrays
+        self._length = sum(1 for _ in prepared.function.walk())
+        self._left = _ALL_OPERATIONS + 2 * _ROUNDS * self._length
+        self._ran: set[Hashable] = set()
+        self._found: dict[Access, list[Counterexample]] = {}
+        self._by_line: dict[tuple[str, str], list[Access]] = {}
+        for access in prepared.accesses:
+            for line in {access.line, _place(access.line)}:
+                self._by_line.setdefault((_kind(access.op.name), line), []).append(access)
+        self._by_array: dict[tuple[str, str], dict[str, list[Access]]] = {}
+        self.is_spent = False
 
     def sizes(self, world: World, formulas: Sequence[Formula], bound: int | None = None) -> dict[str, int] | None:
         """Returns sizes that satisfy the assumptions, and formulas besides, small ones if there are any."""
@@ -73,9 +97,8 @@ class Launches:
         for wanted in (contents, {}):
             fill = dict(wanted)
             for name, (low, high) in ranges.items():
-                value = fill.get(name, 0)
-                value = value if low is None or value >= low else low
-                fill[name] = value if high is None or value <= high else high
+                pointee = t.pointee(self._prepared.parameters[self._prepared.arrays[name]].type)
+                fill[name] = _element(fill.get(name, 0), low, high, t.bit_width(pointee))
             if fill not in found:
                 found.append(fill)
         return found
@@ -83,44 +106,69 @@ class Launches:
     def search(
         self, world: World, prop: str, accesses: tuple[Access, ...], formulas: Sequence[Formula]
     ) -> Counterexample | None:
-        """Looks for a small launch in which the formulas hold, and runs it in the sanitizer."""
+        """Looks for a small launch in which the formulas hold, and runs it in the sanitizer; for none if one has found it."""
         if self._confirm is None or not formulas:
             return None
+        known = self.known(prop, accesses)
         for bound in _SMALL:
-            found = self._model(world, formulas, (bound,))
+            found = None if known is not None else self._model(world, formulas, (bound,))
             if found is None:
                 continue
             sizes, contents = found
             x, y, z = [evaluate(axis, sizes) for axis in self._parsed.grid]
             extents = {name: evaluate(extent, sizes) for name, extent in self._parsed.extents.items()}
-            if x * y * z > _MAX_PROGRAMS or sum(extents.values()) > _MAX_ELEMENTS:
+            if x * y * z > _MAX_PROGRAMS or sum(extents.values()) > MAX_ELEMENTS:
                 continue
             for fill in self._fills(sizes, contents):
-                for finding in self._confirm(sizes, extents, (x, y, z), fill):
-                    if finding.kind in _KINDS[prop] and self._is_of(finding, accesses):
-                        return Counterexample(tuple(sizes.items()), (x, y, z), tuple(fill.items()), finding)
+                if known is None:
+                    self._run(self._confirm, sizes, extents, (x, y, z), fill)
+                    known = self.known(prop, accesses)
+        return known
+
+    def known(self, prop: str, accesses: tuple[Access, ...]) -> Counterexample | None:
+        """Returns a launch that was found to break a property of one of the accesses; the other side of a race is another."""
+        for access in accesses:
+            others = {_place(each.line) for each in accesses if each is not access} or {_place(access.line)}
+            for each in self._found.get(access, ()):
+                finding = each.finding
+                if finding.kind in _KINDS[prop] and (finding.kind != "race" or _place(finding.origin) in others):
+                    return each
         return None
 
-    def _is_of(self, finding: Finding, accesses: tuple[Access, ...]) -> bool:
-        """Returns whether a finding is about one of the accesses, and of a race the other side about another one."""
-        for access in accesses:
-            if self._guilty(finding) is not access:
-                continue
-            others = [each for each in accesses if each is not access] or [access]
-            if finding.kind != "race" or any(_is_at(finding.origin, each.line) for each in others):
-                return True
-        return False
+    def _run(
+        self, confirm: Confirm, sizes: Mapping[str, int], extents: Mapping[str, int], grid: tuple[int, int, int],
+        fill: Mapping[str, int],
+    ) -> None:  # fmt: skip
+        """Runs a launch that did not run yet, and takes note of what it finds, by access."""
+        key = (*sizes.items(), grid, *fill.items())
+        if key in self._ran:
+            return
+        if self._left <= 0:
+            self.is_spent = True
+            return
+        self._ran.add(key)
+        findings, operations = confirm(sizes, extents, grid, fill, _OPERATIONS + _ROUNDS * self._length)
+        self._left -= operations + _ROUNDS * self._length
+        for finding in findings:
+            guilty = self._guilty(finding)
+            if guilty is not None:
+                example = Counterexample(tuple(sizes.items()), grid, tuple(fill.items()), finding)
+                self._found.setdefault(guilty, []).append(example)
 
     def _guilty(self, finding: Finding) -> Access | None:
         """Returns the access that a finding is about; None if there are several that it could be."""
         named = _OPERATION.search(finding.operation)
-        kind = "" if named is None else _kind(named.group())
-        possible = [each for each in self._prepared.accesses if _kind(each.op.name) == kind and _is_at(finding.line, each.line)]
-        exact = [each for each in possible if each.line == finding.line]
-        possible = exact or possible
+        key = ("" if named is None else _kind(named.group()), finding.line)
+        if key not in self._by_line:
+            key = (key[0], _place(finding.line))
+        possible = self._by_line.get(key, [])
         if len(possible) > 1:
+            if key not in self._by_array:
+                own = self._by_array[key] = {}
+                for access in possible:
+                    own.setdefault(self._arrays(access), []).append(access)
             name = finding.address.partition(" ")[0].removeprefix("%")
-            possible = [each for each in possible if self._arrays(each) == name]
+            possible = self._by_array[key].get(name, [])
         return possible[0] if len(possible) == 1 else None
 
 
@@ -134,9 +182,20 @@ def _kind(operation: str) -> str:
     return operation
 
 
-def _is_at(line: str, other: str) -> bool:
-    """Returns whether two lines are one; inlined operations name their callers, too."""
-    return line == other or line.split(" called at ")[0] == other.split(" called at ")[0]
+def _element(wanted: int, low: int | None, high: int | None, bits: int) -> int:
+    """Returns the number of a range, signed or unsigned, that is nearest to one, or that is the same bits."""
+    least, most = -(1 << (bits - 1)), (1 << bits) - 1
+    least = least if low is None else max(low, least)
+    most = most if high is None else min(high, most)
+    unsigned = wanted + (1 << bits)
+    if wanted < least <= unsigned <= most:
+        return unsigned
+    return max(least, min(wanted, most))
 
 
-__all__ = ["Confirm", "Launches"]
+def _place(line: str) -> str:
+    """Returns a line without those that call it, which inlined operations name, too."""
+    return line.split(" called at ")[0]
+
+
+__all__ = ["MAX_ELEMENTS", "Confirm", "Launches"]

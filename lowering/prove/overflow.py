@@ -60,6 +60,9 @@ _SIGNED = frozenset({
 _LOADS = frozenset({"tt.load", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_poll"})
 """Operations whose results are what memory holds."""
 
+_STEPS_AN_OPERATION = 10
+"""What each operation counts from which an access is computed: that may be all of the kernel's, for each access."""
+
 
 class Overflow:
     """The verdicts on overflow of one function."""
@@ -80,6 +83,7 @@ class Overflow:
         if access.obstacle:
             return Found(UNKNOWN, reason=access.obstacle)
         operations = _computing(self._bounds.prepared.function, access)
+        self._bounds.world.solver.budget.take(_STEPS_AN_OPERATION * len(operations))
         pointer = self._bounds.pointer(access)
 
         def holds(level: Level) -> bool:

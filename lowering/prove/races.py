@@ -117,7 +117,8 @@ class Races:
             return
         for number, one in enumerate(accesses):
             for two in accesses[number:]:
-                if one.writes or two.writes:
+                is_open = self._found[one].verdict != REFUTED or self._found[two].verdict != REFUTED
+                if is_open and (one.writes or two.writes):
                     result = self._bounds.guarded(partial(self._meeting, one, two))
                     self._worsen(one, result)
                     self._worsen(two, result)

@@ -81,6 +81,7 @@ class World:
             descriptor it is the array's own number, since its tensor fits that, and not the specified one.
         specified: by position of a pointer parameter, the extent that the specification says.
         promises: what the text promises of sizes, as assumptions.
+        offsets: the offsets of accesses that are inside their arrays, by conditions.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class World:
         self.base += [both(at_least(axis, 0), at_most(axis, _MAX_EXTENT)) for axis in self.grid]
         self._runs: dict[Level, Run] = {}
         self._access_terms: dict[tuple[Level, Access], AccessTerms] = {}
+        self.offsets: dict[tuple[Level, Access], Polynomial] = {}
         self._contents = self._ranges_of_contents()
         self.other_program = Renaming(self.terms, PROGRAM)
         self.other_lane = Renaming(self.terms, LANE)

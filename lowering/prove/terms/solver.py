@@ -12,6 +12,7 @@ from ....promotion.dataclass import dataclass
 from ....promotion.errors import UnsupportedError
 from .atoms import Terms
 from .formulas import (
+    FALSE,
     AtMost,
     Both,
     Either,
@@ -42,6 +43,15 @@ class Budget:
     limit: int
     left: int
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing more is asked."""
+        return self.left <= 0
+
+    def take(self, steps: int) -> None:
+        """Counts steps."""
+        self.left -= steps
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -67,6 +77,7 @@ class Solver:
     """Questions about the atoms of one proof. Equal questions are asked once.
 
     Attributes:
+        budget: what questions take their steps from.
         asked: the number of questions, and `steps` how much of z3's resource count they took.
     """
 
@@ -74,7 +85,7 @@ class Solver:
         self._z3 = load_z3()
         self._context = self._z3.Context()  # what was asked before in this process changes nothing
         self._terms = terms
-        self._budget = budget
+        self.budget = budget
         self._known: dict[frozenset[Formula], Answer] = {}
         self._texts: dict[Formula, str] = {}
         self._lemmas: dict[tuple[Polynomial, Polynomial], tuple[str, frozenset[Monomial]]] = {}
@@ -88,13 +99,14 @@ class Solver:
 
     def model(self, formulas: Sequence[Formula]) -> dict[int, int] | None:
         """Returns values of atoms with which the formulas hold, products included; None if none are found."""
-        found = self._ask(list(dict.fromkeys(_flattened(formulas))), exact=True)
+        parts = list(dict.fromkeys(_flattened(formulas)))
+        found = _UNSAT if FALSE in parts else self._ask(parts, exact=True)
         return found.model if found.verdict == "sat" else None
 
     def check(self, formulas: Sequence[Formula]) -> Answer:
         """Returns whether formulas can hold together."""
         parts = frozenset(_flattened(formulas))
-        if any(isinstance(part, Truth) and not part.value for part in parts):
+        if FALSE in parts:
             return _UNSAT
         found = self._known.get(parts)
         if found is None:
@@ -102,7 +114,7 @@ class Solver:
         return found
 
     def _ask(self, formulas: list[Formula], exact: bool = False) -> Answer:
-        if self._budget.left <= 0:
+        if self.budget.is_spent:
             return _UNKNOWN
         atoms = self._with_facts(formulas)
         polynomials = list(dict.fromkeys(polynomials_of(formulas)))
@@ -126,14 +138,14 @@ class Solver:
         lines += [f"(assert {each})" for each in asserted if each != "true"]
         solver = self._z3.SimpleSolver(ctx=self._context)  # the tactics of others look at the clock
         solver.set("random_seed", 0)
-        solver.set("rlimit", self._budget.limit)
+        solver.set("rlimit", self.budget.limit)
         solver.set("ctrl_c", False)  # z3's own handler leaves SIGINT such that it interrupts no wait of this process any more
         text = "\n".join(lines)
         solver.from_string(text)
         self.asked += 1
         verdict = str(solver.check())
         before, self.steps = self.steps, _steps(solver)
-        self._budget.left -= max(_MIN_STEPS, self.steps - before) + _STEPS_A_LETTER * len(text)
+        self.budget.take(max(_MIN_STEPS, self.steps - before) + _STEPS_A_LETTER * len(text))
         if verdict != "sat":
             return _UNSAT if verdict == "unsat" else _UNKNOWN
         model = solver.model()

@@ -109,9 +109,10 @@ class SanitizerError(UserError):
 
 
 class Collector:
-    """Merges equal findings and keeps at most `MAX_FINDINGS`."""
+    """Merges equal findings and keeps some of them. most: how many."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_FINDINGS) -> None:
+        self._most = most
         self._found: dict[Hashable, Finding] = {}
         self._notes: dict[Hashable, Finding] = {}
         self.dropped = 0
@@ -121,7 +122,7 @@ class Collector:
         found = self._found.get(key)
         if found is not None:
             self._found[key] = replace(found, count=found.count + count)
-        elif len(self._found) < MAX_FINDINGS:
+        elif len(self._found) < self._most:
             self._found[key] = replace(make(), count=count)
         else:
             self.dropped += count
@@ -131,7 +132,7 @@ class Collector:
         found = self._notes.get(key)
         if found is not None:
             self._notes[key] = replace(found, count=found.count + count)
-        elif len(self._notes) < MAX_FINDINGS:
+        elif len(self._notes) < self._most:
             self._notes[key] = replace(make(), count=count)
 
     @property

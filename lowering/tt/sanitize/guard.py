@@ -12,10 +12,11 @@ import numpy as np
 from xdsl.ir import Operation
 
 from ....promotion.arrays import Array, NumpyDType
+from ....promotion.dataclass import dataclass
 from ..interpret.machine import Value
 from ..interpret.memory import Memory, Scalar, is_near_null, segment_of
 from ..op_locations import OpLocations
-from .findings import Collector, Finding, Program
+from .findings import MAX_FINDINGS, Collector, Finding, Program
 from .partial import cause_of
 from .pending import PendingStores
 from .races import PLAIN_READ, PLAIN_WRITE, Access, Conflict, RaceDetector
@@ -25,17 +26,34 @@ Use = tuple[str, "Shadow | None"]
 
 _Known = Array | np.int64
 """One number for each lane, or one for all."""
-_ITERATIONS: ContextVar[float] = ContextVar("iterations", default=inf)
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What sanitized launches may still do.
+
+    Attributes:
+        operations: how many operations they may run, those of each iteration of a loop and of each program.
+        findings: how many different findings are kept of a launch.
+        prints: whether `tt.print` does.
+    """
+
+    operations: float = inf
+    findings: int = MAX_FINDINGS
+    prints: bool = True
+
+
+_ALLOWANCE: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
 
 
 @contextmanager
-def giving_up_after(iterations: int) -> Iterator[None]:
-    """Lets launches that are sanitized in the block end after so many iterations of loops with a condition and branches."""
-    token = _ITERATIONS.set(iterations)
+def allowing(allowance: Allowance) -> Iterator[None]:
+    """Lets launches that are sanitized in the block end after so many operations, which are counted down."""
+    token = _ALLOWANCE.set(allowance)
     try:
         yield
     finally:
-        _ITERATIONS.reset(token)
+        _ALLOWANCE.reset(token)
 
 
 class Guard(Memory):
@@ -63,7 +81,9 @@ class Guard(Memory):
         super().__init__()
         self._unwritten_of = {} if unwritten is None else unwritten
         self._unwritten: list[Array | None] = []
-        self.collector = Collector()
+        self._allowance = _ALLOWANCE.get() or Allowance()
+        self.prints = self._allowance.prints
+        self.collector = Collector(self._allowance.findings)
         self.watched: Operation | None = None
         self._locations = locations
         self._extents = extents
@@ -73,7 +93,6 @@ class Guard(Memory):
         self._needs_barriers = needs_barriers
         self.undefined_arithmetic = undefined_arithmetic
         self.changes = 0
-        self._iterations_left = _ITERATIONS.get()
         self.blank: Array | None = None
         self.written: Array | None = None
         self.calls: list[Operation] = []
@@ -86,10 +105,10 @@ class Guard(Memory):
         self._starts = self._lengths = self._phases = np.zeros(0, np.int64)
         self._closed = np.zeros(0, np.bool_)
 
-    def gives_up(self) -> bool:
-        """Counts an iteration, and returns whether there were too many."""
-        self._iterations_left -= 1
-        return self._iterations_left < 0
+    def gives_up(self, operations: int) -> bool:
+        """Counts operations that are about to run, and returns whether there were too many."""
+        self._allowance.operations -= operations
+        return self._allowance.operations < 0
 
     # Set-up
 
@@ -556,4 +575,4 @@ def _index(lane: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(lane, shape)) if shape else ()
 
 
-__all__ = ["Guard"]
+__all__ = ["Allowance", "Guard", "allowing"]

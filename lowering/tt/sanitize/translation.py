@@ -77,6 +77,8 @@ class SanitizedTranslation(Translation[Frame]):
         if op.name == "llvm.intr.assume":
             return assumed(self, op)
         step = super().operation(op)
+        if op.name == "tt.print" and not self.guard.prints:
+            step = _nothing
         if step is None:
             if op.name == "ub.poison":
                 shape = t.shape_of(op.results[0].type)
@@ -230,10 +232,12 @@ class SanitizedTranslation(Translation[Frame]):
         operands."""
         block = region.block
         arguments = [self.slot(argument) for argument in block.args]
-        inside = self.block(block)
+        inside, guard, length = self.block(block), self.guard, len(block.ops)
         results = [self.slot(value) for value in terminator(block).operands]
 
         def run(env: Frame, args: Sequence[Value], shadows: Sequence[Shadow | None]) -> Shadowed:
+            if guard.gives_up(length):
+                raise ProgramEnds
             _put_all(env, arguments, args, shadows)
             inside(env)
             return [env[slot] for slot in results], [env.shadow.get(slot) for slot in results]
@@ -255,12 +259,13 @@ class SanitizedTranslation(Translation[Frame]):
         ends = {block: self.end(block) for block in region.blocks}
         arguments = {block: [self.slot(argument) for argument in block.args] for block in region.blocks}
         entry, guard = region.blocks[0], self.guard
+        lengths = {block: len(block.ops) for block in region.blocks}
 
         def run(env: Frame, args: Sequence[Value], known: Sequence[Shadow | None]) -> Shadowed:
             block: Block | None = entry
             values, shadows = list(args), list(known)
             while block is not None:
-                if guard.gives_up():
+                if guard.gives_up(lengths[block]):
                     raise ProgramEnds
                 _put_all(env, arguments[block], values, shadows)
                 blocks[block](env)
@@ -364,8 +369,6 @@ class SanitizedTranslation(Translation[Frame]):
         def step(env: Frame) -> None:
             values, shadows = [env[slot] for slot in inits], [env.shadow.get(slot) for slot in inits]
             while True:
-                if guard.gives_up():
-                    raise ProgramEnds
                 started, changes = values, guard.changes
                 (going_on, *values), (known, *shadows) = before(env, values, shadows)
                 if guard.undefined(op, "the condition of the loop", known) or not going_on:
@@ -403,6 +406,10 @@ _NEVER_ENDS = (
     "the loop never ends: it waits for what no earlier program left in memory, as for a lock that nobody gave back; "
     "programs run one after the other here, and none can wait for a later one"
 )
+
+
+def _nothing(env: Frame) -> None:
+    """Stands for what is left out."""
 
 
 def _repeats_itself(loop: Operation) -> bool:

@@ -165,6 +165,26 @@ def test_the_name_of_a_file_begins_no_line_of_a_proof() -> None:
     assert not any(line.strip() == "bounds: proven" for line in str(proof).splitlines())
 
 
+def test_many_accesses_are_refuted_by_few_launches() -> None:
+    """One launch counts for all accesses; each on its own took seconds for sixty."""
+    body = "".join(f"""
+  %c{i} = arith.constant {i} : i32
+  %q{i} = tt.addptr %x, %c{i} : !tt.ptr<i32>, i32
+  tt.store %q{i}, %n : !tt.ptr<i32>""" for i in range(150))
+    proof = kernel("%x: !tt.ptr<i32>, %n: i32", body).prove((), {"x": "n"}, 1, ("bounds",))
+    assert {access.verdict for access in proof.accesses} == {"refuted"}
+    assert len(proof.accesses) == 150
+
+
+def test_contents_may_be_unsigned() -> None:
+    made = kernel("%idx: !tt.ptr<i32>, %x: !tt.ptr<i32>, %n: i32", """
+  %v = tt.load %idx : !tt.ptr<i32>
+  %at = tt.addptr %x, %v : !tt.ptr<i32>, i32
+  tt.store %at, %n : !tt.ptr<i32>""")
+    proof = made.prove(("3000000000 <= idx[:] <= 4000000000", "n >= 1"), {"x": "n", "idx": "n"}, 1, ("bounds",))
+    assert proof.accesses[-1].verdict == "refuted"
+
+
 def test_the_name_of_a_function_that_is_called_begins_no_line_of_a_proof() -> None:
     made = kernel("%x: !tt.ptr<f32>, %n: i32", """
   %l = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>
