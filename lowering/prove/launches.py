@@ -58,7 +58,7 @@ class Launches:
         self._found: dict[Access, list[Counterexample]] = {}
         self._by_line: dict[tuple[str, str], list[Access]] = {}
         for access in prepared.accesses:
-            for line in {access.line, _place(access.line)}:
+            for line in {access.line, _own_line(access.line)}:
                 self._by_line.setdefault((_kind(access.op.name), line), []).append(access)
         self._by_array: dict[tuple[str, str], dict[str, list[Access]]] = {}
         self.is_spent = False
@@ -128,10 +128,10 @@ class Launches:
     def known(self, prop: str, accesses: tuple[Access, ...]) -> Counterexample | None:
         """Returns a launch that was found to break a property of one of the accesses; the other side of a race is another."""
         for access in accesses:
-            others = {_place(each.line) for each in accesses if each is not access} or {_place(access.line)}
+            others = {_own_line(each.line) for each in accesses if each is not access} or {_own_line(access.line)}
             for each in self._found.get(access, ()):
                 finding = each.finding
-                if finding.kind in _KINDS[prop] and (finding.kind != "race" or _place(finding.origin) in others):
+                if finding.kind in _KINDS[prop] and (finding.kind != "race" or _own_line(finding.origin) in others):
                     return each
         return None
 
@@ -160,7 +160,7 @@ class Launches:
         named = _OPERATION.search(finding.operation)
         key = ("" if named is None else _kind(named.group()), finding.line)
         if key not in self._by_line:
-            key = (key[0], _place(finding.line))
+            key = (key[0], _own_line(finding.line))
         possible = self._by_line.get(key, [])
         if len(possible) > 1:
             if key not in self._by_array:
@@ -193,7 +193,7 @@ def _element(wanted: int, low: int | None, high: int | None, bits: int) -> int:
     return max(least, min(wanted, most))
 
 
-def _place(line: str) -> str:
+def _own_line(line: str) -> str:
     """Returns a line without those that call it, which inlined operations name, too."""
     return line.split(" called at ")[0]
 
