@@ -298,9 +298,9 @@ def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple
         blocks[first.m] = capped(rows_extent(nest, first), most)
     streamed = None if panel or len(products(nest)) > 1 else _streamed_block(nest, first, limits)
     columns, depth = streamed or (PRODUCT_COLUMNS, PRODUCT_DEPTH)
-    extent = nest.axes[first.k].extent
-    if _is_matrix_vector(nest, first) and type(extent) is int and PRODUCT_DEPTH < extent <= MAX_ROW:
-        depth = power_of_two(extent)
+    row = _whole_row(nest, first)
+    if row is not None:
+        depth = row
         if first.m is not None:
             blocks[first.m] = min(blocks[first.m], max(16, MAX_ROW * 16 // depth))
     if first.n is not None:
@@ -310,13 +310,15 @@ def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple
     return tuple(blocks.items())
 
 
-def _is_matrix_vector(nest: Nest, product: Product) -> bool:
-    """Returns whether a product of floats has one column, and its matrix is loaded along k."""
-    extent = nest.axes[product.n].extent if product.n is not None else 1
+def _whole_row(nest: Nest, product: Product) -> int | None:
+    """Returns the steps of k of a block of a matrix times a vector of floats, whose rows are read whole; None of others."""
+    extent, depth = nest.axes[product.n].extent if product.n is not None else 1, nest.axes[product.k].extent
     left = nest.body[nest.body[product.number].operands[0]]
     if type(extent) is not int or extent != 1 or left.op != "load" or left.dtype.name not in ("float32", "float64"):
-        return False
-    return bool(left.attrs["at"].coefficient(product.k) == 1)
+        return None
+    if left.attrs["at"].coefficient(product.k) != 1 or type(depth) is not int or not PRODUCT_DEPTH < depth <= MAX_ROW:
+        return None
+    return power_of_two(depth)
 
 
 def _streamed_block(nest: Nest, product: Product, limits: HostLimits) -> tuple[int, int] | None:

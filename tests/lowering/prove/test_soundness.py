@@ -176,6 +176,18 @@ def test_many_accesses_are_refuted_by_few_launches() -> None:
     assert len(proof.accesses) == 150
 
 
+def test_what_comes_after_the_budget_is_spent_says_so() -> None:
+    body = "".join(f"""
+  %c{i} = arith.constant {i} : i32
+  %q{i} = tt.addptr %x, %c{i} : !tt.ptr<i32>, i32
+  tt.store %q{i}, %n : !tt.ptr<i32>""" for i in range(4))
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", body)
+    short, whole = (made.prove(("n >= 4",), {"x": "n"}, 1, ("bounds",), limit=limit) for limit in (1, 1_000_000))
+    assert {access.verdict for access in whole.accesses} == {"proven"}
+    assert short.accesses[-1].verdict == "unknown"
+    assert "a larger limit" in short.accesses[-1].reason
+
+
 def test_contents_may_be_unsigned() -> None:
     made = kernel("%idx: !tt.ptr<i32>, %x: !tt.ptr<i32>, %n: i32", """
   %v = tt.load %idx : !tt.ptr<i32>

@@ -151,6 +151,14 @@ def test_limits_that_are_none(wrong: object) -> None:
     assert threads.thread_limit() is None
 
 
+def assert_prints(program: str, word: str) -> None:
+    """Run a program in a process of its own, whose limits are nobody else's."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.stdout == f"{word}\n", done.stderr
+
+
 def test_threadpoolctl_finds_and_limits_joinery() -> None:
     pytest.importorskip("threadpoolctl")
     program = """
@@ -186,10 +194,7 @@ def test_threadpoolctl_finds_and_limits_joinery() -> None:
         assert len(found()) == 1
         print("found")
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.stdout == "found\n", done.stderr
+    assert_prints(program, "found")
 
 
 def test_limits_of_both_that_overlap_end() -> None:
@@ -230,7 +235,4 @@ def test_limits_of_both_that_overlap_end() -> None:
             assert used() == 8, used()
         print("ended")
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.stdout == "ended\n", done.stderr
+    assert_prints(program, "ended")

@@ -19,6 +19,15 @@ def test_few_rows(rows: int, dtype: str, depth: int, columns: int) -> None:
         np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False, threads=threads)(a, b), expected)
 
 
+@pytest.mark.parametrize("rows", [1, 8, 100])
+def test_bits_do_not_depend_on_planned_threads(rows: int) -> None:
+    a, b = (np.random.default_rng(rows).standard_normal(shape).astype(np.float32) for shape in ((rows, 900), (900, 1536)))
+    graph = jn.Graph("g", [jn.TensorType("float32", a.shape, "a"), jn.TensorType("float32", b.shape, "b")])
+    graph.output(graph.inputs[0] @ graph.inputs[1])
+    found = [jn.compile(graph, "cpu", cache=False, threads=threads)(a, b) for threads in (1, 8, 64)]
+    assert all(np.array_equal(each, found[0]) for each in found)
+
+
 @pytest.mark.parametrize("where", ["a", "b"])
 def test_infinities_and_nan_stay_in_their_sums(where: str) -> None:
     a, b = np.ones((5, 1030), np.float32), np.zeros((1030, 1111), np.float32)
