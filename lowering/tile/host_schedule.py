@@ -50,6 +50,9 @@ SCORE_BLOCK = 128
 PRODUCT_COLUMNS, PRODUCT_DEPTH = 64, 512
 STREAMED_ROWS, STREAMED_BLOCK = 128, 1 << 17
 """Rows up to which a product is about as long as reading its right operand from memory, and the most sums of a block of it."""
+STREAMED_STEPS, STREAMED_PIECE = (32, 128), 1 << 15
+"""The fewest and the most steps of k of such a block, and the elements of the operand that it reads before the sums of another
+row: the sums of many columns leave the first-level cache, those of few are loaded and stored too often after few steps."""
 MAX_ROW = 16384
 """Longest rows of a matrix that its product with a vector reads whole, as they lie in memory."""
 MAX_STREAMED_COLUMNS, MIN_STREAMED_COLUMNS = 4096, 128
@@ -335,16 +338,18 @@ def _streamed_block(nest: Nest, product: Product, limits: HostLimits) -> tuple[i
     if right.attrs["at"].coefficient(product.n) != 1 or right.operands:
         return None
     depth = nest.axes[product.k].extent
-    steps = PRODUCT_DEPTH // 2 if rows == 1 else 32 if rows <= 32 else 64
     if type(extent) is not int:
-        return (1024, steps) if rows == 1 else None
+        return (1024, PRODUCT_DEPTH // 2) if rows == 1 else None
     if rows > 1 and type(depth) is int and depth * extent * right.dtype.itemsize < limits.l2_bytes:
         return None
     columns = min(MAX_STREAMED_COLUMNS, STREAMED_BLOCK // power_of_two(max(rows, 32)), power_of_two(extent))
     least = MIN_STREAMED_COLUMNS * (2 if rows == 1 else 1)
     while columns > least and not _keeps_busy(extent, columns, limits.threads):
         columns //= 2
-    return columns, steps
+    if rows == 1:
+        return columns, PRODUCT_DEPTH // 2
+    least, most = STREAMED_STEPS
+    return columns, max(least if rows <= 32 else 2 * least, min(most, STREAMED_PIECE // columns))
 
 
 def _keeps_busy(extent: int, block: int, threads: int) -> bool:

@@ -28,7 +28,7 @@ from .across_pairs import STEPS, LeftPairs
 from .decoding import Decoding
 from .operands import EVERYTHING, Operand, Wanted
 from .pairs import Pairs
-from .panels import Panel
+from .panels import Panel, panel_vectors
 from .quads import Quads, form_of
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
 from .single_row import SingleRow
@@ -549,7 +549,7 @@ class Dots:
         ldc = ev.s.constant(target.strides[0] or max(columns, n))
         unit = is_integer(left.column, 1)
         adjacent = not unit and not left.gathered and is_integer(left.row, 1)
-        vectors = next((v for v in self._widths() if columns >= v * n), 0)
+        vectors = panel_vectors(self._widths(), rows, columns // n, ev.target.registers, right.decoding)
         packed: V | None = None
         if vectors:
             near = is_constant(right.row) and 0 <= integer(right.row) <= NEAR_COLUMNS

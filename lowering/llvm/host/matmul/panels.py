@@ -6,23 +6,25 @@ process, or found in the cache of compiled code.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from .....promotion.dataclass import dataclass
 from ...ir import Function, Loop
 from ...module import Module
-from ...values import TRUE, V, i64, vector, zero
+from ...values import V, i64, vector, zero
 from ..loops.coordinates import memory_size_of
 from .decoding import Decoder, Decoding
 
 PREFETCH_ROWS = 32
-"""How many rows of B ahead the first tile of a panel prefetches: weights then stream from memory during the arithmetic.
+"""The distance, in rows of B, at which the first tile of a panel prefetches: weights then stream from memory during the arithmetic.
 
 The other tiles find the panel in the second-level cache.
 """
 FAR_BYTES = 2048
-"""From this distance of rows of B on it prefetches the panel after the next instead, in the rows that it reads: 32 rows ahead
-every line is in another page."""
+"""From this distance of rows of B on it prefetches the panel after the next instead, in the rows that it reads: 32 rows on
+every line is in another page. The last two panels of a wide block prefetch the first ones of the rows below, those of others
+what may be the next block."""
 
 PACK_ROWS = 24
 """The rows of A from which on the first tile copies its panel of B to scratch for the others, if rows of B lie far apart."""
@@ -40,6 +42,18 @@ def tile_heights(registers: int, vectors: int) -> int:
     if registers >= 32:
         return {4: 6, 2: 8, 1: 8}[vectors]
     return {2: 6, 1: 6}[vectors]
+
+
+def panel_vectors(widths: Sequence[int], rows: int, most: int, registers: int, decoding: Decoding | None) -> int:
+    """Returns the vectors of a panel, one of `widths` and at most so many; 0 where there are too few columns for one.
+
+    Narrower panels where their tiles, which are taller, are fewer: each of them reads the panel again, where rows lie far
+    apart from the second-level cache.
+    """
+    found = [width for width in widths if width <= most]
+    if decoding is not None or rows >= PACK_ROWS:
+        found = found[:1]
+    return min(found, key=lambda width: -(-rows // tile_heights(registers, width)), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +93,17 @@ class Panel:
     def parameters(self) -> list[tuple[str, str]]:
         rows = "ptr" if self.gathered else "i64"
         return [("ptr", "a"), (rows, "ars"), ("i64", "acs"), ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"),
-                ("i64", "m"), ("i64", "k"), ("i1", "acc"), *self.decoded, *([("i64", "live")] if self.masked else []),
+                ("i64", "m"), ("i64", "k"), ("i1", "acc"), ("i64", "distance"), *self.decoded,
+                *([("i64", "live")] if self.masked else []),
                 *([("ptr", "packed")] if self.packs else [])]  # fmt: skip
+
+    def prefetch_distance(self, f: Function, ldb: V, along: V | None = None) -> V:
+        """Returns at which distance, in elements, a panel's first tile prefetches B, whose rows are `ldb` apart.
+
+        along: from a panel to the one after the next, where that does not lie in the same rows.
+        """
+        far = f.icmp("sge", ldb, i64(FAR_BYTES // memory_size_of(self.right)))
+        return f.select(far, along or i64(2 * self.vectors * self.n), f.mul(ldb, i64(PREFETCH_ROWS)))
 
     @property
     def decoded(self) -> list[tuple[str, str]]:
@@ -129,7 +152,7 @@ class Columns:
     def parameters(self) -> list[tuple[str, str]]:
         panel = self.wide or self.narrow
         assert panel is not None
-        names = [each for each in panel.parameters if each[1] != "live"]
+        names = [each for each in panel.parameters if each[1] not in ("distance", "live")]
         return [*names[:8], ("i64", "j"), *names[8:]]
 
     def add(self, module: Module, linkage: str = "internal") -> None:
@@ -141,16 +164,21 @@ class Columns:
         assert one is not None
         decoded, packed = rest[: len(one.decoded)], rest[len(one.decoded) :]
 
-        def call(panel: Panel, column: V, extra: list[V]) -> None:
+        def call(panel: Panel, column: V, extra: list[V], along: V | None = None) -> None:
             there = [f.gep(b, column, panel.right), ldb, f.gep(c, column, panel.element), ldc]
             here = [] if panel.decoding is None else panel.decoding.from_column(f, decoded, column)
-            f.call(module.provide(panel), "void", [a, ars, acs, *there, m, k, acc, *here, *extra])
+            distance = panel.prefetch_distance(f, ldb, along)
+            f.call(module.provide(panel), "void", [a, ars, acs, *there, m, k, acc, distance, *here, *extra])
 
         if self.wide is not None:
             width = self.wide.vectors * self.wide.n
             start = f.sub(j, f.binary("urem", j, i64(width)))
+            after = i64(2 * width)
+            is_wide = f.icmp("sgt", start, after)
+            below = f.select(is_wide, f.sub(f.mul(k, ldb), start), i64(0))
             with f.loop(0, start, width) as state:
-                call(self.wide, state.index, packed)
+                is_last = f.icmp("sge", f.add(state.index, after), start)
+                call(self.wide, state.index, packed, f.add(after, f.select(is_last, below, i64(0))))
         if self.half is not None:
             width = self.half.vectors * self.half.n
             more = f.icmp("sge", f.sub(j, start), i64(width))
@@ -167,7 +195,7 @@ class Columns:
 
 def _multiply(f: Function, panel: Panel) -> None:
     """Emits a panel. Rows are cut into tiles of two nearly equal heights, so that no ragged tile wastes work."""
-    a, ars, acs, b, ldb, c, ldc, m, k, acc, *extra = f.params  # of decoding, then a number of live columns
+    a, ars, acs, b, ldb, c, ldc, m, k, acc, distance, *extra = f.params  # of decoding, then a number of live columns
     element = panel.element
     height = tile_heights(panel.registers, panel.vectors)
     tiles = []
@@ -184,7 +212,7 @@ def _multiply(f: Function, panel: Panel) -> None:
             row = f.add(f.binary("mul", state.index, base), f.smin(state.index, longer))
             tall = f.cast("zext", f.icmp("slt", state.index, longer), "i64")
             mr = f.add(base, tall)
-            first = f.icmp("eq", state.index, i64(0))
+            first = f.select(f.icmp("eq", state.index, i64(0)), distance, i64(0))
             here = [*panel.rows_from(f, a, ars, row), acs, b, ldb,
                     f.gep(c, f.binary("mul", row, ldc), element), ldc, k, acc, first, *extra]  # fmt: skip
             labels = [f.label("tile") for _ in tiles]
@@ -209,18 +237,19 @@ def _pack_and_multiply(f: Function, panel: Panel) -> None:
     f.module.provide(plain)
     widened = replace(plain, decoding=None)
     f.module.provide(widened)
-    a, ars, acs, b, ldb, c, ldc, m, k, acc, *decoded, packed = f.params
+    a, ars, acs, b, ldb, c, ldc, m, k, acc, distance, *decoded, packed = f.params
     many, few, done = f.label("many"), f.label("few"), f.label("done")
     f.cond_branch(f.icmp("sge", m, i64(panel.least_packed)), many, few)
     f.start(many)
-    f.call(tile.name, "void", [a, ars, acs, b, ldb, c, ldc, k, acc, TRUE, *decoded, packed])
+    f.call(tile.name, "void", [a, ars, acs, b, ldb, c, ldc, k, acc, distance, *decoded, packed])
     first = i64(height)
-    rest = [*panel.rows_from(f, a, ars, first), acs, packed, i64(panel.vectors * panel.n),
-            f.gep(c, f.mul(ldc, first), element), ldc, f.sub(m, first), k, acc]  # fmt: skip
+    width = i64(panel.vectors * panel.n)
+    rest = [*panel.rows_from(f, a, ars, first), acs, packed, width, f.gep(c, f.mul(ldc, first), element), ldc,
+            f.sub(m, first), k, acc, widened.prefetch_distance(f, width)]  # fmt: skip
     f.call(widened.name, "void", rest)
     f.branch(done)
     f.start(few)
-    f.call(plain.name, "void", [a, ars, acs, b, ldb, c, ldc, m, k, acc, *decoded])
+    f.call(plain.name, "void", [a, ars, acs, b, ldb, c, ldc, m, k, acc, distance, *decoded])
     f.branch(done)
     f.start(done)
     f.ret()
@@ -233,10 +262,10 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
     """
     element, n, vectors, unit, masked, packs = panel.element, panel.n, panel.vectors, panel.unit, panel.masked, panel.packs
     parameters = [*panel.parameters[:3], ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"),
-                  ("i64", "k"), ("i1", "acc"), ("i1", "ahead"), *panel.decoded, *([("i64", "live")] if masked else []),
+                  ("i64", "k"), ("i1", "acc"), ("i64", "distance"), *panel.decoded, *([("i64", "live")] if masked else []),
                   *([("ptr", "packed")] if packs else [])]  # fmt: skip
     f = Function(module, name, parameters, attributes="nounwind noinline", linkage="internal")
-    a, ars, acs, b, ldb, c, ldc, k, acc, next_panel, *rest = f.params
+    a, ars, acs, b, ldb, c, ldc, k, acc, distance, *rest = f.params
     decoded, rest = rest[: len(panel.decoded)], rest[len(panel.decoded) :]
     type_ = vector(element, n)
     size, right_size = memory_size_of(element), memory_size_of(panel.right)
@@ -265,14 +294,13 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
     ]
     zeros = [i64(0), i64(0)]
     width = i64(vectors * n)
-    far = f.icmp("sge", ldb, i64(FAR_BYTES // right_size))
-    distance = f.select(far, i64(2 * vectors * n), f.mul(ldb, i64(PREFETCH_ROWS)))
+    prefetches = f.icmp("ne", distance, i64(0))
 
     def steps(state: Loop, count: int) -> None:
         """Emits `count` steps of k; the loop carries the tile and the offsets into B and A."""
         *current, b_at, a_at = state.values
         brow = f.gep(b, b_at, panel.right)
-        with f.when(next_panel):
+        with f.when(prefetches):
             fetched = f.gep(brow, distance, panel.right)
             for step in range(count):
                 fetched = f.gep(fetched, ldb, panel.right) if step else fetched

@@ -92,7 +92,8 @@ class Panels:
         extra = [self.packed] if wide is not None and self.packed is not None else []
         before = [factors.a, factors.a_row, factors.a_column, factors.b, factors.b_row, factors.c, factors.c_row, region.rows]
         if wide is not None and is_integer(region.columns, width):
-            f.call(f.module.provide(wide), "void", [*before, region.depth, flag, *self.decoded, *extra])
+            distance = wide.prefetch_distance(f, factors.b_row)
+            f.call(f.module.provide(wide), "void", [*before, region.depth, flag, distance, *self.decoded, *extra])
         elif wide is not None or narrow is not None:
             arguments = [*before, region.columns, region.depth, flag, *self.decoded, *extra]
             f.call(f.module.provide(Columns(wide, narrow, half)), "void", arguments)

@@ -1,8 +1,8 @@
 """The product of one row with a matrix that lies row by row: it goes along the matrix's rows, as they stream from memory.
 
 A panel reads 64 columns of each row, a quarter of a KiB in every page, at half the rate of memory. Here eight rows are added
-at a time to all columns of the result, which stay in the first-level cache. Each result is the same chain of fused steps along
-k.
+at a time to all columns of the result, which stay in the first-level cache, and the eight rows below are fetched there. Each
+result is the same chain of fused steps along k.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class SingleRow:
             for factor, row in zip(factors, rows, strict=True):
                 here = f.gep(row, column, self.element)
                 if mask is None:
-                    f.prefetch(f.gep(here, prefetch, self.element), locality=2)
+                    f.prefetch(f.gep(here, prefetch, self.element), locality=3)
                     part = f.load(type_, here, size)
                 else:
                     part = f.masked_load(type_, here, mask, zero(type_), size)
