@@ -17,7 +17,7 @@ from ..loops.coordinates import memory_size_of
 from .decoding import Decoder, Decoding
 
 PREFETCH_ROWS = 32
-"""The distance, in rows of B, at which the first tile of a panel prefetches: weights then stream from memory during the arithmetic.
+"""The distance, in rows of B, at which the first tile of a panel prefetches: weights stream from memory during the arithmetic.
 
 The other tiles find the panel in the second-level cache.
 """
