@@ -45,6 +45,8 @@ class Function:
     exact: Callable[[Any], Any]
     own: bool = True
     """Whether it is an operation of its own, for which --every measures all float32 values."""
+    has_denormals: bool = True
+    """Whether its results may be denormal in the dtype that it is computed in; otherwise they are 0 then."""
 
 
 def _tanh_gelu(x: Array) -> Array:
@@ -100,12 +102,14 @@ FUNCTIONS: dict[str, Function] = {
     "rsqrt": Function(jn.rsqrt, lambda x: 1 / np.sqrt(x), lambda x: 1 / mpmath.sqrt(x)),
     "erf": Function(jn.erf, scipy.special.erf, _near(mpmath.erf)),
     "sigmoid": Function(jn.sigmoid, scipy.special.expit, _logistic),
-    "silu": Function(jn.silu, _tail(1.0), lambda x: x * _logistic(x)),
+    "silu": Function(jn.silu, _tail(1.0), lambda x: x * _logistic(x), has_denormals=False),
     "gelu": Function(jn.gelu, lambda x: np.maximum(x, -1e4) * scipy.special.ndtr(x),
-                     lambda x: x * _phi(x)),
+                     lambda x: x * _phi(x), has_denormals=False),
     "gelu tanh": Function(lambda x: jn.gelu(x, "tanh"), _tanh_gelu,
-                          lambda x: x * _logistic(2 * _ROOT(2 / mpmath.pi) * (x + mpmath.mpf("0.044715") * x**3))),
-    "gelu quick": Function(lambda x: jn.gelu(x, "quick"), _tail(1.702), lambda x: x * _logistic(mpmath.mpf("1.702") * x)),
+                          lambda x: x * _logistic(2 * _ROOT(2 / mpmath.pi) * (x + mpmath.mpf("0.044715") * x**3)),
+                          has_denormals=False),
+    "gelu quick": Function(lambda x: jn.gelu(x, "quick"), _tail(1.702), lambda x: x * _logistic(mpmath.mpf("1.702") * x),
+                           has_denormals=False),
     **{
         name: Function(getattr(jn, name), getattr(np, numpy), getattr(mpmath, name), False)
         for name, numpy in (("tan", "tan"), ("asinh", "arcsinh"), ("acosh", "arccosh"), ("atanh", "arctanh"),
@@ -118,7 +122,7 @@ FUNCTIONS: dict[str, Function] = {
     "erfc": Function(jn.erfc, scipy.special.erfc, _near(mpmath.erfc), False),
     "softplus": Function(jn.softplus, lambda x: np.logaddexp(x, 0), _softplus, False),
     "mish": Function(jn.mish, lambda x: np.maximum(x, -1e4) * np.tanh(np.logaddexp(x, 0)),
-                     lambda x: x * _near(mpmath.tanh)(_softplus(x)), False),
+                     lambda x: x * _near(mpmath.tanh)(_softplus(x)), False, has_denormals=False),
     "elu": Function(jn.elu, lambda x: np.where(x > 0, x, np.expm1(x)), lambda x: x if x > 0 else _expm1(x), False),
     "selu": Function(jn.selu, lambda x: _SELU[1] * np.where(x > 0, x, _SELU[0] * np.expm1(x)),
                      lambda x: _SELU[1] * (x if x > 0 else _SELU[0] * _expm1(x)), False),
@@ -134,8 +138,13 @@ def _limit(dtype: jn.DType) -> float:
     return float(2.0 ** (np.frexp(float(dtype.max_value))[1])) if dtype.name != "float64" else float("inf")
 
 
-def errors(found: Array, exact: Array, dtype: jn.DType) -> Array:
-    """Returns the errors of results of at most 32 bits, by float64 values of the function."""
+def _is_zero_for_denormal(found: Array, exact: Array, dtype: jn.DType) -> Array:
+    """Returns where a result is 0 and would be denormal in the dtype that it is computed in."""
+    return (found == 0) & (np.abs(exact) < (2.0**-1022 if dtype.name == "float64" else 2.0**-126))
+
+
+def errors(found: Array, exact: Array, dtype: jn.DType, has_denormals: bool = True) -> Array:
+    """Returns the errors of results of at most 32 bits, by float64 values of the function. has_denormals: as in `Function`."""
     limit = _limit(dtype)
     y, r = np.clip(found.astype(np.float64), -limit, limit), np.clip(exact, -limit, limit)
     exponent = np.maximum(((r.view(np.int64) >> 52) & 0x7FF) - 1023, dtype.min_exponent)
@@ -144,7 +153,7 @@ def errors(found: Array, exact: Array, dtype: jn.DType) -> Array:
     undefined = np.isnan(distance)
     if undefined.any():
         distance[undefined] = np.where(np.isnan(y[undefined]) & np.isnan(r[undefined]), 0.0, np.inf)
-    return distance
+    return distance if has_denormals else np.where(_is_zero_for_denormal(y, r, dtype), 0.0, distance)
 
 
 def exact_error(name: str, x: float, found: float, dtype: jn.DType, wide: float | None = None, bits: int = 400) -> float:
@@ -155,6 +164,8 @@ def exact_error(name: str, x: float, found: float, dtype: jn.DType, wide: float 
             wide = float(FUNCTIONS[name].wide(np.array([x], np.float64))[0])
     if wide != wide or found != found or math.isinf(x) or (x == 0 and math.isinf(wide)):
         return 0.0 if wide == found or (wide != wide and found != found) else float("inf")
+    if not FUNCTIONS[name].has_denormals and _is_zero_for_denormal(np.float64(found), np.float64(wide), dtype):
+        return 0.0
     with mpmath.workprec(bits):
         value = FUNCTIONS[name].exact(mpmath.mpf(x))
         top = mpmath.mpf(2) ** (int(np.frexp(float(dtype.max_value))[1]))
@@ -223,7 +234,7 @@ def measure(name: str, dtype: str, target: str, x: Array, found: Array) -> Recor
             operands = zip(wide.tolist(), found.tolist(), exact.tolist(), strict=True)
             distance = np.array([0.0 if x != x else exact_error(name, x, y, kind, r, 100) for x, y, r in operands])
         else:
-            distance = errors(found, exact, kind)
+            distance = errors(found, exact, kind, FUNCTIONS[name].has_denormals)
     inside = np.argsort(distance)[-4 * KEPT :].tolist()
     pairs = [(float(wide[i]), float(found[i])) for i in inside if not np.isnan(wide[i])]
     return _record(name, kind, pairs, len(x))

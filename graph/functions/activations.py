@@ -41,8 +41,8 @@ def gelu(x: TensorLike, approximate: str = "none") -> Symbol:
     """Compute x · Φ(x), where Φ is the normal distribution function (Hendrycks and Gimpel, 2016).
 
     approximate: "none" is this definition, "tanh" is x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))), "quick" is
-    x · sigmoid(1.702 x). All keep their relative accuracy down to the smallest results, and are -0 at
-    -infinity, their limit.
+    x · sigmoid(1.702 x). All keep their relative accuracy down to the least normal results of float32 (of
+    float64), and are -0 below, where they would be denormal.
     """
     if approximate not in ("none", "tanh", "quick"):
         raise mistake(
@@ -56,7 +56,7 @@ def gelu(x: TensorLike, approximate: str = "none") -> Symbol:
 
 
 def silu(x: TensorLike) -> Symbol:
-    """Compute x · sigmoid(x), also called swish; -0 at -infinity, its limit."""
+    """Compute x · sigmoid(x), also called swish; -0 where that would be denormal."""
     return apply("silu", x)
 
 
@@ -101,7 +101,7 @@ def softplus(x: Symbol) -> Symbol:
 
 @in_float
 def mish(x: Symbol) -> Symbol:
-    """Compute x · tanh(softplus(x)) (Misra, 2019); -0 at -infinity, its limit.
+    """Compute x · tanh(softplus(x)) (Misra, 2019); -0 at -infinity, its limit, and where it would be denormal.
 
     The formula is x · n / (n + 2) with n = e^x (e^x + 2), and x · sigmoid(x) for x < -40.
     """

@@ -13,6 +13,8 @@ from types import MappingProxyType
 import numpy as np
 
 from ...promotion.arrays import Array
+from ...promotion.dtype import DType
+from ..ops.denormal_results import DENORMAL_BELOW
 
 _SPLITTER = 2.0**27 + 1
 
@@ -109,6 +111,14 @@ def x_phi(x: Array) -> Array:
     return np.asarray(0.5 * a * tail)
 
 
-GELU: Mapping[str, Callable[[Array], Array]] = MappingProxyType(
-    {"none": x_phi, "tanh": x_sigmoid_tanh, "quick": x_sigmoid_quick}
+_PARTS: Mapping[str, Callable[[Array], Array]] = MappingProxyType(
+    {"x_phi": x_phi, "x_sigmoid": x_sigmoid, "x_sigmoid_quick": x_sigmoid_quick, "x_sigmoid_tanh": x_sigmoid_tanh}
 )
+GELU: Mapping[str, str] = MappingProxyType({"none": "x_phi", "tanh": "x_sigmoid_tanh", "quick": "x_sigmoid_quick"})
+"""The approximation of gelu → the part that computes it."""
+
+
+def without_denormals(name: str, x: Array, dtype: DType) -> Array:
+    """Compute one of the parts of activations in a dtype, or in float32 for shorter ones; -0 where that would be denormal."""
+    least = DENORMAL_BELOW[name]["float64" if dtype.name == "float64" else "float32"]
+    return np.where(x < least, -0.0, _PARTS[name](x))

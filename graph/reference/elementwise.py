@@ -16,7 +16,7 @@ import numpy as np
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from ..ops.elementwise import ROWS
-from .activations import logistic, two_sum, x_phi, x_sigmoid, x_sigmoid_quick, x_sigmoid_tanh
+from .activations import logistic, two_sum, without_denormals
 from .elementary import FUNCTIONS
 from .numerics import bitcast, convert, double, to_dtype, working
 from .registry import BoundSymbol, row
@@ -208,11 +208,12 @@ _ELEMENTARY: dict[str, Callable[[Array], Array]] = {
     **{row.name: FUNCTIONS[row.name] for row in ROWS if row.name in FUNCTIONS},
     "sqrt": np.sqrt,
     "sigmoid": logistic,
-    "x_phi": x_phi,
-    "x_sigmoid": x_sigmoid,
-    "x_sigmoid_quick": x_sigmoid_quick,
-    "x_sigmoid_tanh": x_sigmoid_tanh,
 }
+
+
+@row("x_phi", "x_sigmoid", "x_sigmoid_quick", "x_sigmoid_tanh")
+def activation(symbol: BoundSymbol, a: Array) -> Array:
+    return to_dtype(without_denormals(symbol.op, double(a), symbol.dtype), symbol.dtype)
 
 
 @row("exp_shifted", "exp_shifted_unchecked")

@@ -18,7 +18,7 @@ from ...promotion.arrays import Array
 from ...promotion.dtype import DType, float32
 from ...promotion.errors import UnsupportedError, UserError
 from ..ops.structural import REDUCTIONS
-from .activations import GELU, two_sum, x_sigmoid
+from .activations import GELU, two_sum, without_denormals
 from .elementwise import larger, smaller
 from .numerics import double, in_range, round_tensor_float32, to_dtype, working
 from .registry import BoundSymbol, row
@@ -239,12 +239,12 @@ def gelu(symbol: BoundSymbol, a: Array) -> Array:
     approximate = symbol.attrs.get("approximate", "none")
     if approximate not in GELU:
         raise UnsupportedError(f'gelu: approximate={approximate!r}; known: "none", "tanh", "quick"')
-    return to_dtype(GELU[approximate](double(a)), symbol.dtype)
+    return to_dtype(without_denormals(GELU[approximate], double(a), symbol.dtype), symbol.dtype)
 
 
 @row("silu")
 def silu(symbol: BoundSymbol, a: Array) -> Array:
-    return to_dtype(x_sigmoid(double(a)), symbol.dtype)
+    return to_dtype(without_denormals("x_sigmoid", double(a), symbol.dtype), symbol.dtype)
 
 
 @row("layer_norm")

@@ -9,6 +9,7 @@ import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
+from joinery.graph.ops.denormal_results import DENORMAL_BELOW
 
 from ..support.tiers import each
 
@@ -98,6 +99,7 @@ def test_signs_of_zeros(dtype: str, device: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_limits_of_activations_at_negative_infinity(device: str) -> None:
     """-0, where the product with a sigmoid of 0 would be NaN; their documentation says so."""
+    documented = {"gelu": "-0 below", "silu": "-0 where that would be denormal", "mish": "-0 at -infinity"}
     names = ("gelu", "silu", "mish")
     graph = jn.Graph("g", [jn.TensorType("float32", (4,))])
     graph.output(*(getattr(jn, name)(graph.inputs[0]) for name in names))
@@ -105,10 +107,31 @@ def test_limits_of_activations_at_negative_infinity(device: str) -> None:
     with np.errstate(all="ignore"):
         expected = jn.evaluate(graph, x)
     for name, ours, theirs in zip(names, jn.compile(graph, device, cache=False)(x), expected, strict=True):
-        assert "-0 at -infinity" in " ".join(getattr(jn, name).__doc__.split())
+        assert documented[name] in " ".join(getattr(jn, name).__doc__.split())
         for values in (ours, theirs):
             np.testing.assert_array_equal(values, [0, 0, 0, np.inf], err_msg=name)
             np.testing.assert_array_equal(np.signbit(values), [True, True, True, False], err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_activations_have_no_denormal_results(device: str, dtype: str) -> None:
+    """Results are normal down to the least operand that has such a one, and -0 below: products that read denormal numbers take
+    a multiple of the time."""
+    graph = jn.Graph("g", [jn.TensorType(dtype, ("n",))])
+    names = ("x_phi", "x_sigmoid", "x_sigmoid_quick", "x_sigmoid_tanh")
+    x = graph.inputs[0]
+    graph.output(jn.gelu(x), jn.silu(x), jn.gelu(x, "quick"), jn.gelu(x, "tanh"))
+    kind = np.dtype(dtype).type
+    ends = np.array([DENORMAL_BELOW[name][dtype] for name in names], kind)
+    operands = np.concatenate([ends, np.nextafter(ends, kind(-np.inf)), ends * kind(1.01), ends * kind(3)])
+    model = jn.compile(graph, device, cache=False)
+    for number, (found, expected) in enumerate(zip(model(operands), jn.evaluate(graph, operands), strict=True)):
+        below = operands < ends[number]
+        for values in (found, expected):
+            assert np.signbit(values).all(), names[number]
+            assert not values[below].any(), names[number]
+            assert 0.999 < -values[number] / np.finfo(dtype).tiny < 1.001, names[number]
 
 
 def sums(x: Any) -> dict[str, Any]:

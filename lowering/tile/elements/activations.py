@@ -21,6 +21,7 @@ import numpy as np
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import OpResult, SSAValue
 
+from ....graph.ops.denormal_results import DENORMAL_BELOW
 from ....promotion.dtype import DType
 from ...tt.builder.block_builder import BlockBuilder
 from ...tt.facts import IN_RANGE, REDUCED
@@ -128,6 +129,11 @@ class _Floats:
 
     def at_least(self, x: Operand, limit: Operand) -> SSAValue:
         return self.where("olt", x, limit, limit, x)
+
+    def normal(self, name: str, x: SSAValue, value: SSAValue, zero: Operand = -0.0) -> SSAValue:
+        """Emits the value of a function at x, or `zero`, which is -0 there, where it would be denormal."""
+        least = DENORMAL_BELOW[name]["float64" if elem(x.type) == F64 else "float32"]
+        return self.where("olt", x, least, zero, value)
 
     def poly(self, x: Operand, coefficients: Sequence[float]) -> SSAValue:
         value = self.c(coefficients[-1])
@@ -277,7 +283,8 @@ def x_phi(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAVal
         decay = f.fma(decay, f.mul(rest, -0.5), decay)
         t = f.div(4.0, f.add(a, 4.0))
         u = f.fma(t, 2 / (1 - _T_END), -(1 + _T_END) / (1 - _T_END))
-        return f.fma(f.mul(f.mul(a, t), f.poly(u, _PHI_64)), f.neg(decay), positive)
+        value = f.fma(f.mul(f.mul(a, t), f.poly(u, _PHI_64)), f.neg(decay), positive)
+        return f.normal("x_phi", x, value, positive)
     a = f.at_most(f.abs(x), _PHI_END)
     square, rest = f.product(a, a)
     offset = ROUNDER + _EXTRA
@@ -289,19 +296,20 @@ def x_phi(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAVal
     y = f.fma(f.add(a, s0), a, s1)
     denominator = f.fma(f.add(y, f.add(a, s2)), y, s3)
     tail = f.turned(f.in_range(f.mul(f.poly(r, _PHI_EXP), numerator), denominator), exponent)
-    return f.fma(f.mul(a, tail), -(2.0**-_EXTRA) / _PHI_SCALE, positive)
+    value = f.fma(f.mul(a, tail), -(2.0**-_EXTRA) / _PHI_SCALE, positive)
+    return f.normal("x_phi", x, value, positive)
 
 
 def x_sigmoid(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """Emits x / (1 + exp(-x))."""
     del dtype
-    return _sigmoid_product(b, operands[0], 1.0)
+    return _sigmoid_product(b, "x_sigmoid", operands[0], 1.0)
 
 
 def x_sigmoid_quick(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """Emits x / (1 + exp(-1.702 x))."""
     del dtype
-    return _sigmoid_product(b, operands[0], 1.702, 4.263256414560601e-17)
+    return _sigmoid_product(b, "x_sigmoid_quick", operands[0], 1.702, 4.263256414560601e-17)
 
 
 def x_sigmoid_tanh(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
@@ -311,7 +319,7 @@ def x_sigmoid_tanh(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) 
     f = _Floats(b, x)
     if elem(x.type) == F64:
         a = f.at_most(f.abs(x), 24.0)
-        return _sigmoid_product_64(f, x, _cubic_64(f, a), 24.0)
+        return _sigmoid_product_64(f, "x_sigmoid_tanh", x, _cubic_64(f, a), 24.0)
     a = f.at_most(f.at_least(x, -10.9), _TANH_END)
     square, rest = f.product(a, a)
     cube, lost = f.product(a, square)
@@ -322,10 +330,10 @@ def x_sigmoid_tanh(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) 
     w = f.add(w, f.fma(lost, cubic[0], v))
     third = f.add(w, ROUNDER)
     w = f.sub(w, f.sub(third, ROUNDER))
-    return _finished(f, x, a, _TANH_END, f.turned(f.exp2(w), first, second, third))
+    return _finished(f, "x_sigmoid_tanh", x, a, _TANH_END, f.turned(f.exp2(w), first, second, third))
 
 
-def _sigmoid_product(b: BlockBuilder, x: SSAValue, slope: float, rest: float = 0.0) -> SSAValue:
+def _sigmoid_product(b: BlockBuilder, name: str, x: SSAValue, slope: float, rest: float = 0.0) -> SSAValue:
     """Emits x / (1 + exp(-(slope + rest) x))."""
     f = _Floats(b, x)
     if elem(x.type) == F64:
@@ -334,10 +342,10 @@ def _sigmoid_product(b: BlockBuilder, x: SSAValue, slope: float, rest: float = 0
         high, low = (a, None) if slope == 1.0 else f.product(a, slope)
         if low is not None and rest:
             low = f.fma(a, rest, low)
-        return _sigmoid_product_64(f, x, (high, low), end)
+        return _sigmoid_product_64(f, name, x, (high, low), end)
     a = f.at_most(f.at_least(x, -110.0 / slope), _END)
     shifted, w = f.rounded(a, _split(-slope * math.log2(math.e)), ROUNDER - _LESS)
-    return _finished(f, x, a, _END, f.turned(f.exp2(w), shifted))
+    return _finished(f, name, x, a, _END, f.turned(f.exp2(w), shifted))
 
 
 _LESS = 40
@@ -347,18 +355,20 @@ _TANH_END = 8.0
 """Bounds of x, powers of two, from which on exp(-h) is negligible beside 1, so that the result is x."""
 
 
-def _finished(f: _Floats, x: SSAValue, a: SSAValue, end: float, z: SSAValue) -> SSAValue:
-    """Emits x / (1 + 2^40 z), where a is x clamped, to at most `end`. Denormal results are rounded once; x
-    above `end` is the sum of `end` and the rest, which is within an ulp."""
+def _finished(f: _Floats, name: str, x: SSAValue, a: SSAValue, end: float, z: SSAValue) -> SSAValue:
+    """Emits x / (1 + 2^40 z), where a is x clamped, to at most `end`. Denormal results are 0; x above `end` is the
+    sum of `end` and the rest, which is within an ulp."""
     rest = f.at_least(f.sub(x, end), -0.0)
     quotient = f.in_range(1.0, f.add(z, 2.0**-_LESS))
-    return f.fma(f.mul(a, quotient), 2.0**-_LESS, rest)
+    return f.normal(name, x, f.fma(f.mul(a, quotient), 2.0**-_LESS, rest), rest)
 
 
 _SHIFT = 64.0
 
 
-def _sigmoid_product_64(f: _Floats, x: SSAValue, size: tuple[SSAValue, SSAValue | None], end: float) -> SSAValue:
+def _sigmoid_product_64(
+    f: _Floats, name: str, x: SSAValue, size: tuple[SSAValue, SSAValue | None], end: float
+) -> SSAValue:
     """Emits x / (1 + exp(-h)) in float64, where `size` is |h| in two parts and h has the sign of x. With z =
     exp(-|h|), e^-64 is factored out where z might be denormal."""
     high, low = size
@@ -368,7 +378,7 @@ def _sigmoid_product_64(f: _Floats, x: SSAValue, size: tuple[SSAValue, SSAValue 
     factor = f.select(far, math.exp(-_SHIFT), 1.0)
     below = f.compare("olt", x, 0.0)
     quotient = f.div(f.select(below, z, 1.0), f.fma(z, factor, 1.0))
-    return f.mul(f.mul(f.at_least(x, -end), quotient), f.select(below, factor, 1.0))
+    return f.normal(name, x, f.mul(f.mul(f.at_least(x, -end), quotient), f.select(below, factor, 1.0)))
 
 
 # 2 √(2/π) and its product with 0.044715 as sums of two float64.

@@ -139,12 +139,16 @@ def rms_norm(node: Node, x: Bound, *factors: Bound) -> Any:
     return normalized(node, *x, factors)
 
 
+DENORMAL = 2.0**-126
+"""Results below this are 0 in float32; those of float64 well below it."""
+
+
 def gelu(node: Node, x: Bound) -> Any:
-    return 2 * x[1] + np.abs(node.wide) * unit(node.dtype) * 16 + 1e-44
+    return 2 * x[1] + np.abs(node.wide) * unit(node.dtype) * 16 + DENORMAL
 
 
 def silu(node: Node, x: Bound) -> Any:
-    return 2 * x[1] + np.abs(node.wide) * unit(node.dtype) * 12 + 1e-44
+    return 2 * x[1] + np.abs(node.wide) * unit(node.dtype) * 12 + DENORMAL
 
 
 PLACED = frozenset(("argsort", "top_positions", "searchsorted", "gather_nd", "scatter"))
