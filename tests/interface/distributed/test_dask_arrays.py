@@ -166,6 +166,18 @@ def test_dims_are_named_in_a_list(reference: jn.distributed.ModelReference, inde
         jn.distributed.map_blocks(reference, x, independent=independent)  # type: ignore[arg-type]
 
 
+def test_sizes_that_differ_between_blocks_are_not_believed(tmp_path: Path) -> None:
+    """The array said that it had 7 columns, and its blocks had 4."""
+    graph = jn.Graph("widened", [jn.TensorType(jn.float32, ("batch", 1), "x")])
+    batch = jn.dim("batch")
+    graph.output(jn.broadcast_to(graph.inputs[0], (batch, batch + 1)), name="y")
+    reference = jn.distributed.reference(jn.compile(graph, device="cpu"), directory=tmp_path)
+    x = np.arange(6, dtype=np.float32).reshape(6, 1)
+    assert jn.distributed.map_blocks(reference, x).compute().shape == (6, 7)
+    with pytest.raises(jn.UserError, match=r"output y: float32\[batch, batch \+ 1\] of model .* has no axis 'batch' of its own"):
+        jn.distributed.map_blocks(reference, da.from_array(x, chunks=(3, 1)), independent=["batch"])
+
+
 @pytest.mark.parametrize("believed", [False, True])
 @pytest.mark.parametrize("name", ["nonzero", "bincount", "unique"])
 def test_sizes_that_values_decide_are_refused(tmp_path: Path, name: str, believed: bool) -> None:

@@ -325,6 +325,31 @@ def test_an_actor_of_ray_takes_columns(reference: jn.distributed.ModelReference)
         actor({"x": x, "y": x})
 
 
+def test_an_actor_of_ray_is_for_models_that_treat_rows_alone(tmp_path: Path) -> None:
+    """Ray decides which rows are a batch."""
+
+    def saved(name: str, build: Callable[[jn.Symbol], jn.Symbol], rows: str | jn.Dim = "batch") -> jn.distributed.ModelReference:
+        graph = jn.Graph(name, [jn.TensorType(jn.float32, (rows, 4), "x")])
+        graph.output(build(graph.inputs[0]), name="y")
+        return jn.distributed.reference(jn.compile(graph, device="cpu"), directory=tmp_path)
+
+    centred = saved("centred", lambda x: x - jn.mean(x, axis=0))
+    with pytest.raises(jn.UserError, match=r"ray_actor: model 'centred' cannot .*reduces over 'batch'; fix: .*stream .*indepen"):
+        jn.distributed.ray_actor(centred)
+    with pytest.raises(jn.UserError, match=r"ray_actor: independent=\['rows'\]; model 'centred' has the dims"):
+        jn.distributed.ray_actor(centred, independent=["rows"])
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    believed = jn.distributed.ray_actor(centred, independent=["batch"])()
+    assert np.array_equal(believed({"x": x})["y"], x - x.mean(axis=0))
+    for build in (lambda x: jn.transpose(x, 0, 1), lambda x: jn.reshape(x, (2 * jn.dim("batch"), 2))):
+        with pytest.raises(jn.UserError, match=r"ray_actor: output y: .* has not one row for each of 'batch'"):
+            jn.distributed.ray_actor(saved("moved", build))
+    with pytest.raises(jn.UserError, match=r"ray_actor: .*has no axis 'batch'"):
+        jn.distributed.ray_actor(saved("summed", lambda x: jn.sum(x, axis=0)), independent=["batch"])
+    with pytest.raises(jn.UserError, match=r"ray_actor: .*in several axes or in a computed size"):
+        jn.distributed.ray_actor(saved("pairs", lambda x: x - jn.mean(x, axis=0), 2 * jn.dim("pairs")))
+
+
 @pytest.mark.parametrize("blocks", [5, None, np.float32(1), np.array(1.0)])
 def test_blocks_that_are_none(reference: jn.distributed.ModelReference, blocks: object) -> None:
     with pytest.raises(jn.UserError, match=r"stream: blocks is .*; fix: an iterable of blocks"):
