@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.interface.distributed import engines
 from joinery.interface.distributed.driving import Done, Driver, Task
 from joinery.interface.distributed.engines import InProcess, OnExecutor, WorkerDied
 from joinery.interface.distributed.failures import Failure
@@ -310,6 +312,49 @@ def test_mistakes_in_the_call(reference: jn.distributed.ModelReference) -> None:
         list(jn.distributed.stream(reference, [(rows(1), rows(1))]))
     with pytest.raises(jn.UserError, match=r"block 1: model 'scorer' takes x: .*; got z"):
         list(jn.distributed.stream(reference, [rows(1), {"z": rows(1)}]))
+
+
+class RayOfSmallNodes:
+    """Ray as far as an engine asks it: it waits for a node with as many CPUs as a task needs."""
+
+    def __init__(self, *sizes: int) -> None:
+        self.sizes, self.needed = list(sizes), 0
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": float(sum(self.sizes))}
+
+    def nodes(self) -> list[dict[str, Any]]:
+        gone = {"Alive": False, "Resources": {"CPU": 64.0}}
+        return [gone, *[{"Alive": True, "Resources": {"CPU": float(size)} if size else {}} for size in self.sizes]]
+
+    def remote(self, num_cpus: int, **options: object) -> Callable[..., Any]:
+        self.needed = num_cpus
+        return lambda function: SimpleNamespace(remote=lambda *arguments: len(arguments))
+
+    def wait(self, tasks: list[Any], num_returns: int, timeout: float | None = None) -> tuple[list[Any], list[Any]]:
+        fits = max(self.sizes, default=0) >= self.needed
+        if not fits and timeout is None:
+            raise AssertionError("this would wait for ever")
+        return (tasks[:1], tasks[1:]) if fits else ([], tasks)
+
+
+@pytest.mark.parametrize(("sizes", "fix"), [((2, 3), "fix: 3 threads or fewer, or larger nodes"), ((0,), "fix: larger nodes")])
+def test_no_node_of_ray_has_the_cpus_of_a_call(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, sizes: tuple[int, ...], fix: str
+) -> None:
+    ray = RayOfSmallNodes(*sizes)
+    monkeypatch.setattr(engines, "required", lambda name, what: ray)
+    monkeypatch.setattr(engines, "_ALONE_SECONDS", 0.05)
+    engine = engines.OnRay(4)
+    engine.submit(double, [(1,), (2,)])
+    with pytest.raises(jn.distributed.RunError, match=rf"no node of Ray has 4 CPUs, .*the largest has {max(sizes)}, .*{fix}$"):
+        engine.some_done(1)
+    assert caplog.text.count("nothing runs until one comes") == 1
+    ray.sizes.append(4)
+    assert len(engine.some_done(1)) == 1
 
 
 def test_an_actor_of_ray_takes_columns(reference: jn.distributed.ModelReference) -> None:
