@@ -22,7 +22,6 @@ from .failures import RunError
 from .independence import Along, Mixture, State, independence
 from .references import ModelReference
 
-
 _INSTEAD = {
     "batch": "joinery.load(path) and a call with all rows, or --independent",
     "ray_actor": "joinery.distributed.stream with blocks of rows that belong together, or independent=[…] with its name",

@@ -164,8 +164,8 @@ def source(name: str, text: str) -> Source:
         kind, path, member = "parquet", folder[0], folder[1] or name
     else:
         raise UserError(
-            f"input {name!r}: {text} is in no format that batch reads; fix: .npy, .npz:NAME, .zarr/NAME, .parquet:COLUMN, a folder "
-            "of files .parquet, or .safetensors:NAME"
+            f"input {name!r}: {text} is in no format that batch reads; fix: .npy, .npz:NAME, .zarr/NAME, .parquet:COLUMN, a "
+            "folder of files .parquet, or .safetensors:NAME"
         )
     if kind == "zarr" and not {".", ".."}.isdisjoint(member.split("/")):
         raise UserError(f"input {name!r}: {text}: {member} is no name in a group; fix: the path of another group before .zarr")
