@@ -71,6 +71,13 @@ def actor_class(reference: ModelReference, independent: Iterable[str]) -> type[B
     model.require_known_sizes(what)
     known = model.named_dims(independent, what)
     # Ray cuts batches where it likes: at the ends of files, and after as many rows as it was told.
+    for spec in model.inputs:
+        if not spec.shape or (isinstance(spec.shape[0], int) and spec.shape[0] != 1):
+            raise UserError(
+                f"{what}: input {spec.text} of model {model.name!r} has no named size of rows, so nobody can tell whether rows "
+                "are treated alone; fix: a graph with one along its first axis, or joinery.distributed.stream with blocks of "
+                "rows that belong together"
+            )
     rows = {name for spec in model.inputs for extent in spec.shape[:1] if isinstance(extent, Dim) for name in extent.symbols()}
     for dim in sorted(rows):
         for name, along in (model.believed if dim in known else model.cut_along)(dim, what).items():

@@ -393,6 +393,10 @@ def test_an_actor_of_ray_is_for_models_that_treat_rows_alone(tmp_path: Path) -> 
         jn.distributed.ray_actor(saved("summed", lambda x: jn.sum(x, axis=0)), independent=["batch"])
     with pytest.raises(jn.UserError, match=r"ray_actor: .*in several axes or in a computed size"):
         jn.distributed.ray_actor(saved("pairs", lambda x: x - jn.mean(x, axis=0), 2 * jn.dim("pairs")))
+    with pytest.raises(jn.UserError, match=r"input x: float32\[3, 4\] of model 'three' has no named size of rows"):
+        jn.distributed.ray_actor(saved("three", lambda x: x - jn.mean(x, axis=0), 3))
+    alone = saved("alone", lambda x: x - jn.mean(x, axis=1, keepdims=True), 1)
+    assert jn.distributed.ray_actor(alone)()({"x": x[:1]})["y"].shape == (1, 4)
 
 
 @pytest.mark.parametrize("blocks", [5, None, np.float32(1), np.array(1.0)])
