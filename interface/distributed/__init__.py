@@ -110,13 +110,20 @@ def bring(client: Any, reference: ModelReference) -> None:
     bring(client, reference)
 
 
-def ray_actor(reference: ModelReference) -> Callable[[], Any]:
+def ray_actor(reference: ModelReference, *, independent: Iterable[str] = ()) -> Callable[[], Any]:
     """Return a class for actors of Ray, such as those of `ActorPool`.
 
     Ray Data: `dataset.map_batches(ray_actor(reference), compute=ray.data.ActorPoolStrategy(size=4))`. Its objects open the
     model when they are made, and take a batch as columns by name, lists of one length too. They return the outputs by name, and
     the columns that are no inputs.
+
+    Args:
+        reference: what `reference` returned.
+        independent: dims of which you know that the graph treats each element alone, where joinery does not find it out.
+
+    Raises `UserError` for a graph that does not treat each row alone, since Ray decides which rows are a batch, and for outputs
+    that have not a row for each row of the batch.
     """
     from .ray_actors import actor_class
 
-    return actor_class(reference)
+    return actor_class(reference, independent)

@@ -44,9 +44,7 @@ def map_blocks(
         require_dtype(spec, given[spec.name].dtype, what)
     dims, shapes = output_shapes(model.inputs, model.outputs, {name: array.shape for name, array in given.items()}, what)
     chunks = _cut_dims(model, given, foreign, labels, what)
-    known = _named_dims(independent, what)
-    if unknown := known - set(model.graph.dim_names):
-        raise UserError(f"{what}: independent={sorted(unknown)}; model {model.name!r} has the dims {model.graph.dim_names}")
+    known = model.named_dims(independent, what)
     _require_accepted(model, foreign, dims, chunks, labels, what)
     alongs = {dim: (model.believed if dim in known else model.cut_along)(dim, what) for dim in chunks}
     whole = _outputs_of_blocks(da, reference, model, given, tuple(chunks), target_here(reference) if same_target else None)
@@ -54,17 +52,6 @@ def map_blocks(
         _output(da, whole, model, number, dims, chunks, alongs, shapes[spec.name]) for number, spec in enumerate(model.outputs)
     ])  # fmt: skip
     return results[0] if len(results) == 1 else results
-
-
-def _named_dims(independent: object, what: str) -> set[str]:
-    """Return the names of dims that a caller gives. Raises `UserError` for what is no collection of them, a text above all."""
-    if isinstance(independent, str) or not isinstance(independent, Iterable):
-        one = independent if isinstance(independent, str) else "batch"
-        raise UserError(f"{what}: independent={independent!r:.80} is no list of dims; fix: independent=[{one!r:.80}]")
-    found = list(independent)
-    if wrong := [each for each in found if not isinstance(each, str)]:
-        raise UserError(f"{what}: independent has {wrong[0]!r:.80}, which is no name of a dim; fix: names as in the graph")
-    return set(found)
 
 
 def _given(model: Signature, arrays: Sequence[Any], named: Mapping[str, Any], what: str) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import hashlib
 import mmap
 import os
 import tempfile
+import time
+import uuid
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,6 +29,7 @@ except ImportError:  # on Windows each worker of a host fetches a copy
 
 _PIECE_BYTES = 32 << 20
 _LOOK_SECONDS = 0.05
+_STALE_SECONDS = 3600.0
 _HANDLER = "joinery_model"
 _FOLDER = "joinery-models"
 
@@ -117,10 +120,11 @@ def bring(client: Any, reference: ModelReference) -> None:
             raise RunError(f"bring: model {reference.name!r} in {reference.location}: {error}") from error
         sha256 = hashlib.sha256(mapped).hexdigest()
         if client.run_on_scheduler(_known, reference.digest) != sha256:
-            client.run_on_scheduler(_begin, reference.digest)
+            part = f"{reference.digest}-{uuid.uuid4().hex}.part"  # others may bring the same model meanwhile
+            client.run_on_scheduler(_begin, part)
             for at in range(0, size, _PIECE_BYTES):
-                client.run_on_scheduler(_append, reference.digest, mapped[at : at + _PIECE_BYTES])
-            client.run_on_scheduler(_complete, reference.digest)
+                client.run_on_scheduler(_append, part, mapped[at : at + _PIECE_BYTES])
+            client.run_on_scheduler(_complete, part, reference.digest)
     client.register_plugin(ModelPlugin(reference, size))
 
 
@@ -153,14 +157,19 @@ def _known(digest: str, dask_scheduler: Any = None) -> str:
         return ""
 
 
-def _begin(digest: str, dask_scheduler: Any = None) -> None:
-    (_files(dask_scheduler) / f"{digest}.part").write_bytes(b"")
+def _begin(part: str, dask_scheduler: Any = None) -> None:
+    """Begin a file, and remove those that clients which died have begun."""
+    folder = _files(dask_scheduler)
+    for left in folder.glob("*.part"):
+        if time.time() - left.stat().st_mtime > _STALE_SECONDS:
+            left.unlink()
+    (folder / part).write_bytes(b"")
 
 
-def _append(digest: str, piece: bytes, dask_scheduler: Any = None) -> None:
-    with open(_files(dask_scheduler) / f"{digest}.part", "ab") as file:
+def _append(part: str, piece: bytes, dask_scheduler: Any = None) -> None:
+    with open(_files(dask_scheduler) / part, "ab") as file:
         file.write(piece)
 
 
-def _complete(digest: str, dask_scheduler: Any = None) -> None:
-    os.replace(_files(dask_scheduler) / f"{digest}.part", _files(dask_scheduler) / digest)
+def _complete(part: str, digest: str, dask_scheduler: Any = None) -> None:
+    os.replace(_files(dask_scheduler) / part, _files(dask_scheduler) / digest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -28,6 +29,8 @@ _RAY_RETRIES = 3
 _ASK_SECONDS = 2.0
 _LOOK_SECONDS = 2.0
 _ALONE_SECONDS = 300.0
+
+_log = logging.getLogger("joinery.distributed")
 
 
 class WorkerDied(Exception):
@@ -290,6 +293,7 @@ class OnRay:
             self._ray.init(log_to_driver=False, include_dashboard=False)
         self._threads = threads or 1
         self._tasks: list[Any] = []
+        self._too_small_since: float | None = None
         self._count = _Recent(lambda: int(self._ray.cluster_resources().get("CPU", 1)) // self._threads)
         self._remote: dict[Callable[..., Any], Any] = {}
 
@@ -307,8 +311,25 @@ class OnRay:
         return begun
 
     def some_done(self, several: int) -> list[Any]:
-        done, self._tasks = self._ray.wait(self._tasks, num_returns=1)
-        return list(done)
+        while True:
+            done, self._tasks = self._ray.wait(self._tasks, num_returns=1, timeout=_LOOK_SECONDS)
+            if done:
+                return list(done)
+            self._require_room()
+
+    def _require_room(self) -> None:
+        """Raise `RunError` where no node has the CPUs of a task, and none comes: Ray waits for one without an end."""
+        sizes = [int(node["Resources"].get("CPU", 0)) for node in self._ray.nodes() if node["Alive"]]
+        if (most := max(sizes, default=0)) >= self._threads:
+            self._too_small_since = None
+            return
+        problem = f"no node of Ray has {self._threads} CPUs, as many as calls have threads; the largest has {most}"
+        if self._too_small_since is None:
+            self._too_small_since = time.monotonic()
+            _log.warning("%s, so nothing runs until one comes", problem)
+        if time.monotonic() - self._too_small_since > _ALONE_SECONDS:
+            fix = f"{most} threads or fewer, or " if most else ""
+            raise RunError(f"{problem}, and no other came in {_ALONE_SECONDS:.0f} s; fix: {fix}larger nodes")
 
     def result(self, task: Any) -> Any:
         errors = self._ray.exceptions

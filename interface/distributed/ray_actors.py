@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ...graph.dims.dim import Dim
 from ...promotion.arrays import Array
 from ...promotion.errors import UserError
 from ...runtime.model.inputs import InputSpec
 from .blocks import require_no_mask, run_block
 from .references import ModelReference
-from .signatures import require_reference
+from .signatures import signature
 
 
 class BlockActor:
@@ -63,7 +64,27 @@ def _rows(spec: InputSpec, column: Any) -> Array:
     return np.stack(rows)
 
 
-def actor_class(reference: ModelReference) -> type[BlockActor]:
+def actor_class(reference: ModelReference, independent: Iterable[str]) -> type[BlockActor]:
     """Implement `joinery.distributed.ray_actor`: Ray pickles the class by value, with the reference in it."""
-    require_reference(reference, "ray_actor")
+    what = "ray_actor"
+    model = signature(reference, what)
+    model.require_known_sizes(what)
+    known = model.named_dims(independent, what)
+    # Ray cuts batches where it likes: at the ends of files, and after as many rows as it was told.
+    for spec in model.inputs:
+        if not spec.shape or (isinstance(spec.shape[0], int) and spec.shape[0] != 1):
+            raise UserError(
+                f"{what}: input {spec.text} of model {model.name!r} has no named size of rows, so nobody can tell whether rows "
+                "are treated alone; fix: a graph with one along its first axis, or joinery.distributed.stream with blocks of "
+                "rows that belong together"
+            )
+    rows = {name for spec in model.inputs for extent in spec.shape[:1] if isinstance(extent, Dim) for name in extent.symbols()}
+    for dim in sorted(rows):
+        for name, along in (model.believed if dim in known else model.cut_along)(dim, what).items():
+            if along.axis != 0 or along.inner != 1:
+                spec = next(spec for spec in model.outputs if spec.name == name)
+                raise UserError(
+                    f"{what}: output {spec.text} of model {model.name!r} has not one row for each of {dim!r}, as columns have; "
+                    f"fix: an output whose first axis is {dim!r}, in the graph"
+                )
     return type("JoineryActor", (BlockActor,), {"reference": reference, "__doc__": BlockActor.__doc__})

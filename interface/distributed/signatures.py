@@ -22,6 +22,12 @@ from .failures import RunError
 from .independence import Along, Mixture, State, independence
 from .references import ModelReference
 
+_INSTEAD = {
+    "batch": "joinery.load(path) and a call with all rows, or --independent",
+    "ray_actor": "joinery.distributed.stream with blocks of rows that belong together, or independent=[…] with its name",
+}
+"""What there is instead of blocks, by what was asked for them; for arrays with chunks it is one chunk."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Signature:
@@ -72,6 +78,21 @@ class Signature:
         """Return where each output has a dim whose elements the graph treats alone, or the operation that mixes them."""
         return _independence(self.graph, dim)
 
+    def named_dims(self, independent: object, what: str) -> set[str]:
+        """Return the names of dims that a caller gives.
+
+        Raises `UserError` for what is no collection of them, a text above all, and for dims that the graph does not have.
+        """
+        if isinstance(independent, str) or not isinstance(independent, Iterable):
+            one = independent if isinstance(independent, str) else "batch"
+            raise UserError(f"{what}: independent={independent!r:.80} is no list of dims; fix: independent=[{one!r:.80}]")
+        found = list(independent)
+        if wrong := [each for each in found if not isinstance(each, str)]:
+            raise UserError(f"{what}: independent has {wrong[0]!r:.80}, which is no name of a dim; fix: names as in the graph")
+        if unknown := set(found) - set(self.graph.dim_names):
+            raise UserError(f"{what}: independent={sorted(unknown)}; model {self.name!r} has the dims {self.graph.dim_names}")
+        return set(found)
+
     def cut_along(self, dim: str, what: str) -> dict[str, Along]:
         """Return where each output has a dim along which inputs are cut into blocks.
 
@@ -79,11 +100,8 @@ class Signature:
         """
         found = self.independence(dim)
         if isinstance(found, Mixture):
-            fix = (
-                "joinery.load(path) and a call with all rows, or --independent" if what == "batch" else
-                f"one block along {dim!r} (dask: x.rechunk({{axis: -1}}), xarray: x.chunk({{dim: -1}})), or independent=[…] "
-                "with its name"
-            )  # fmt: skip
+            otherwise = f"one block along {dim!r} (dask: x.rechunk({{axis: -1}}), xarray: x.chunk({{dim: -1}})), or"
+            fix = _INSTEAD.get(what, f"{otherwise} independent=[…] with its name")
             raise UserError(
                 f"{what}: model {self.name!r} cannot be computed in blocks along {dim!r}: {found}; fix: {fix} if you know "
                 "better"
@@ -94,8 +112,9 @@ class Signature:
         """Return where each output has a dim of which the caller says that blocks along it are independent."""
         found: dict[str, State] = {}
         for spec in self.outputs:
-            axes = [axis for axis, extent in enumerate(spec.shape) if getattr(extent, "name", None) == dim]
-            found[spec.name] = Along(axes[0]) if len(axes) == 1 else None
+            # A size such as batch + 1 on another axis would be another one in each block.
+            axes = [axis for axis, extent in enumerate(spec.shape) if isinstance(extent, Dim) and dim in extent.symbols()]
+            found[spec.name] = Along(axes[0]) if [spec.shape[axis] for axis in axes] == [Dim(dim)] else None
         return _present(found, self, dim, what)
 
 
@@ -104,8 +123,8 @@ def _present(found: dict[str, State], signature: Signature, dim: str, what: str)
     for spec in signature.outputs:
         if spec.name not in known:
             raise UserError(
-                f"{what}: output {spec.text} of model {signature.name!r} has no axis {dim!r}, so blocks along it cannot be put "
-                f"together; fix: one block along {dim!r}"
+                f"{what}: output {spec.text} of model {signature.name!r} has no axis {dim!r} of its own, so blocks along it "
+                f"cannot be put together; fix: one block along {dim!r}"
             )
     return known
 

@@ -33,8 +33,8 @@ _lock = threading.Lock()
 _pools: dict[int, int] = {}
 _chosen: int | None = None  # by set_threads
 _base: ThreadLimit | None = None  # the last call of limit_threads that was used in no `with` block
-_blocks: list[ThreadLimit] = []
-"""The `with` blocks of limits that are not left, in the order in which they were entered: the last one counts."""
+_blocks: list[tuple[ThreadLimit, int]] = []
+"""The `with` blocks of limits that are not left, and the threads that entered them, in that order: the last one counts."""
 _outside: int | None = None  # by threadpoolctl
 
 
@@ -120,13 +120,15 @@ class ThreadLimit:
                 if later.previous is self:
                     later.previous = self.previous
                 later = later.previous
-            _blocks.append(self)
+            _blocks.append((self, threading.get_ident()))
             _write_limits()
         return self
 
     def __exit__(self, *raised: object) -> None:
         with _lock:
-            _blocks.remove(self)
+            own = [at for at, (each, _) in enumerate(_blocks) if each is self]
+            if own:  # a process that was forked in the block of another thread has forgotten it
+                del _blocks[own[-1]]
             _write_limits()
 
 
@@ -181,7 +183,7 @@ def outside_limit() -> int | None:
 def own_limit() -> int | None:
     """Return what `limit_threads` was given; None where there is no limit."""
     if _blocks:
-        return _blocks[-1].limit
+        return _blocks[-1][0].limit
     return None if _base is None else _base.limit
 
 
@@ -303,9 +305,10 @@ def create_pool(threads: int) -> int:
 
 def _after_fork_in_child() -> None:
     """Resets the pools in a forked child, which has their memory but not their threads: the next parallel
-    kernel starts new ones."""
+    kernel starts new ones. Limits of other threads go, since nobody is there to leave their blocks."""
     global _lock
     _lock = threading.Lock()
+    _blocks[:] = [(limit, thread) for limit, thread in _blocks if thread == threading.get_ident()]
     _forget_default()
     if _pools:
         ctypes.CFUNCTYPE(None)(native_library().pool_reset)()
@@ -315,6 +318,7 @@ def _after_fork_in_child() -> None:
         ctypes.c_int64.from_address(pool + 64).value = 0  # lock, joiner
         for worker in range(threads):
             ctypes.memset(pool + _HEADER_BYTES + _WORKER_BYTES * worker, 0, 16)
+    _write_limits()
 
 
 if hasattr(os, "register_at_fork"):

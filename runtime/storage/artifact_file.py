@@ -300,7 +300,8 @@ def _replacing(path: Path, name: str) -> Iterator[BinaryIO]:
     try:
         import tempfile  # which takes as long as a tenth of opening a file
 
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        # A part of the name says what is left when the process dies; all of it might be too long with what is added.
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
     except OSError as error:
         raise UserError(
             f"artifact {name!r} cannot be written to {path}: {error.strerror or error}"

@@ -229,7 +229,8 @@ def _has_zarr_form(array: Any, store: BlockStore, tensor: Tensor) -> bool:
 
 def _zarr_form(store: BlockStore, tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], np.dtype[np.generic]]:
     """Return the shape, the chunks and the dtype of an output's array."""
-    chunks = tuple(max(1, size) for size in (store.block, *tensor.item))
+    # Zarr makes chunks in full, those too that reach beyond the array.
+    chunks = tuple(max(1, size) for size in (min(store.block, store.rows), *tensor.item))
     return (store.rows, *tensor.item), chunks, DType(tensor.dtype).numpy
 
 

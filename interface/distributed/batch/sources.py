@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -159,10 +160,12 @@ def source(name: str, text: str) -> Source:
     elif ends := [found.end() for found in _ZARR.finditer(text)]:
         at = next((end for end in ends if _is_zarr(text[:end])), ends[0])  # folders above it may be called so too
         kind, path, member = "zarr", text[:at], text[at:].strip("/")
+    elif folder := _folder_of_parquet(text):  # which Spark, Ray and others give any name
+        kind, path, member = "parquet", folder[0], folder[1] or name
     else:
         raise UserError(
-            f"input {name!r}: {text} is in no format that batch reads; fix: .npy, .npz:NAME, .zarr/NAME, .parquet:COLUMN or "
-            ".safetensors:NAME"
+            f"input {name!r}: {text} is in no format that batch reads; fix: .npy, .npz:NAME, .zarr/NAME, .parquet:COLUMN, a "
+            "folder of files .parquet, or .safetensors:NAME"
         )
     if kind == "zarr" and not {".", ".."}.isdisjoint(member.split("/")):
         raise UserError(f"input {name!r}: {text}: {member} is no name in a group; fix: the path of another group before .zarr")
@@ -179,6 +182,15 @@ def source(name: str, text: str) -> Source:
         if isinstance(error, JoineryError):
             raise
         raise UserError(f"input {name!r}: {path!r} cannot be read: {error}; fix: another path") from error
+
+
+def _folder_of_parquet(text: str) -> tuple[str, str] | None:
+    """Return folder and column of `PATH` or `PATH:COLUMN` if the path is a folder with files of Parquet in it."""
+    for path, member in ((text, ""), text.rpartition(":")[::2]):
+        with contextlib.suppress(OSError, ValueError):  # it is no folder, or has a NUL in it
+            if path and any(each.lower().endswith(".parquet") for each in os.listdir(path)):
+                return path, member
+    return None
 
 
 def _is_zarr(path: str) -> bool:

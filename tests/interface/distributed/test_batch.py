@@ -73,6 +73,20 @@ def test_zarr_in_and_out(batch: Run) -> None:
     assert "in.zarr has no 'z'" in batch("--output", "w.npy", inputs=("x=in.zarr/z",), status=2)["error"]
 
 
+@pytest.mark.parametrize("output", ["y.zarr", "y.npy", "y.parquet", "y"])
+@pytest.mark.parametrize("block", [104, 10**30])
+def test_a_block_of_more_rows_than_there_are(batch: Run, output: str, block: int) -> None:
+    """Zarr made a chunk of all rows that a block may have, beyond any memory."""
+    zarr = pytest.importorskip("zarr", reason="the extra dask is not installed")
+    pytest.importorskip("pyarrow", reason="the extra dask is not installed")
+    assert batch("--output", output, "--block", str(block), "--resume")["computed"] == 1
+    if output == "y.zarr":
+        found = zarr.open_group(output, mode="r")["y"]
+        assert found.chunks == (103, 5)
+        assert np.array_equal(found[:], jn.load("m.joinery")(rows(103)))
+    assert batch("--output", output, "--block", str(block), "--resume")["before"] == 1
+
+
 @pytest.mark.parametrize("output", ["in.zarr/y", "./in.zarr/a/y", "new.zarr/y", "in.zarr/y/", "renamed/y"])
 def test_a_folder_in_a_zarr_is_refused(batch: Run, folder: Path, output: str) -> None:
     """`--input x=in.zarr/x` names an array, and `--output in.zarr/y` would be a folder of .npy files that Zarr does not see."""

@@ -169,6 +169,21 @@ def test_names_of_a_folder_are_those_that_pyarrow_takes(
         column.require_unchanged()
 
 
+@pytest.mark.parametrize("text", ["scores", "scores/", "scores:x", "./scores/:x", "day:1:x", "day:1"])
+def test_a_folder_of_parquet_of_any_name(batch: Run, folder: Path, text: str) -> None:
+    """As Spark and Ray write them."""
+    for name in ("scores", "day:1"):
+        (folder / name).mkdir()
+        parquet.write_table(pyarrow.table({"x": vectors(rows(7))}), folder / name / "part-0.parquet")
+    found = batch("--output", "y.npy", "--block", "4", inputs=(f"x={text}",))
+    assert found["digest"] == batch("--output", "z.npy", "--block", "4", inputs=("x=scores/part-0.parquet",))["digest"]
+    (folder / "empty").mkdir()
+    for other in ("empty", "empty:x", "scores.npy:x", ":x", "x.csv"):
+        error = batch("--output", "v.npy", inputs=(f"x={other}",), status=2)["error"]
+        assert "is in no format that batch reads" in error
+        assert ".parquet:COLUMN, a folder of files .parquet, or" in error
+
+
 def test_the_suffix_of_a_file_in_any_case(batch: Run, folder: Path) -> None:
     parquet.write_table(pyarrow.table({"x": vectors(rows(30))}), "IN.Parquet")
     batch("--output", "y.npy", inputs=("x=IN.Parquet:x",))

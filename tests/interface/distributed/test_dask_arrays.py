@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import joinery as jn
@@ -166,6 +170,18 @@ def test_dims_are_named_in_a_list(reference: jn.distributed.ModelReference, inde
         jn.distributed.map_blocks(reference, x, independent=independent)  # type: ignore[arg-type]
 
 
+def test_sizes_that_differ_between_blocks_are_not_believed(tmp_path: Path) -> None:
+    """The array said that it had 7 columns, and its blocks had 4."""
+    graph = jn.Graph("widened", [jn.TensorType(jn.float32, ("batch", 1), "x")])
+    batch = jn.dim("batch")
+    graph.output(jn.broadcast_to(graph.inputs[0], (batch, batch + 1)), name="y")
+    reference = jn.distributed.reference(jn.compile(graph, device="cpu"), directory=tmp_path)
+    x = np.arange(6, dtype=np.float32).reshape(6, 1)
+    assert jn.distributed.map_blocks(reference, x).compute().shape == (6, 7)
+    with pytest.raises(jn.UserError, match=r"output y: float32\[batch, batch \+ 1\] of model .* no axis 'batch' of its own"):
+        jn.distributed.map_blocks(reference, da.from_array(x, chunks=(3, 1)), independent=["batch"])
+
+
 @pytest.mark.parametrize("believed", [False, True])
 @pytest.mark.parametrize("name", ["nonzero", "bincount", "unique"])
 def test_sizes_that_values_decide_are_refused(tmp_path: Path, name: str, believed: bool) -> None:
@@ -300,6 +316,39 @@ def test_a_model_that_is_brought_is_the_one_of_the_reference(tmp_path: Path, mod
         kept.write_bytes(b"x" * len(data))
         jn.distributed.bring(client, reference)
         assert kept.read_bytes() == data
+
+
+def test_two_clients_may_bring_one_model_at_the_same_time(
+    tmp_path: Path, model_path: Path, reference: jn.distributed.ModelReference, monkeypatch: pytest.MonkeyPatch, forgotten: None
+) -> None:
+    """The scheduler was left with a part of the file, which workers that came later could not use."""
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    from joinery.interface.distributed import dask_workers
+
+    monkeypatch.setattr(dask_workers, "_PIECE_BYTES", model_path.stat().st_size // 3 + 1)
+    options = {"n_workers": 1, "processes": False, "dashboard_address": ":0", "local_directory": str(tmp_path / "w")}
+    with distributed.Client(**options) as client, distributed.Client(client.scheduler.address) as other:
+        own, calls = client.run_on_scheduler, []
+
+        def run_on_scheduler(function: Callable[..., object], *arguments: object) -> object:
+            calls.append(function)
+            if calls.count(dask_workers._append) == 2:  # a piece was sent
+                calls.append(dask_workers._append)
+                jn.distributed.bring(other, reference)
+            return own(function, *arguments)
+
+        monkeypatch.setattr(client, "run_on_scheduler", run_on_scheduler)
+        jn.distributed.bring(client, reference)
+        assert calls.count(dask_workers._append) == 4
+        assert own(dask_workers._known, reference.digest) == hashlib.sha256(model_path.read_bytes()).hexdigest()
+        folder = dask_workers._files(client.cluster.scheduler)
+        assert [path.name for path in folder.iterdir()] == [reference.digest]
+        for name, age in (("dead.part", 2 * dask_workers._STALE_SECONDS), ("new.part", 0.0)):
+            (folder / name).write_bytes(b"")
+            os.utime(folder / name, (time.time() - age, time.time() - age))
+        (folder / reference.digest).write_bytes(b"x")
+        jn.distributed.bring(other, reference)
+        assert sorted(path.name for path in folder.iterdir()) == [reference.digest, "new.part"]
 
 
 def test_a_stream_on_workers_until_there_are_none(

@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.interface.distributed import engines
 from joinery.interface.distributed.driving import Done, Driver, Task
 from joinery.interface.distributed.engines import InProcess, OnExecutor, WorkerDied
 from joinery.interface.distributed.failures import Failure
@@ -312,6 +314,49 @@ def test_mistakes_in_the_call(reference: jn.distributed.ModelReference) -> None:
         list(jn.distributed.stream(reference, [rows(1), {"z": rows(1)}]))
 
 
+class RayOfSmallNodes:
+    """Ray as far as an engine asks it: it waits for a node with as many CPUs as a task needs."""
+
+    def __init__(self, *sizes: int) -> None:
+        self.sizes, self.needed = list(sizes), 0
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": float(sum(self.sizes))}
+
+    def nodes(self) -> list[dict[str, Any]]:
+        gone = {"Alive": False, "Resources": {"CPU": 64.0}}
+        return [gone, *[{"Alive": True, "Resources": {"CPU": float(size)} if size else {}} for size in self.sizes]]
+
+    def remote(self, num_cpus: int, **options: object) -> Callable[..., Any]:
+        self.needed = num_cpus
+        return lambda function: SimpleNamespace(remote=lambda *arguments: len(arguments))
+
+    def wait(self, tasks: list[Any], num_returns: int, timeout: float | None = None) -> tuple[list[Any], list[Any]]:
+        fits = max(self.sizes, default=0) >= self.needed
+        if not fits and timeout is None:
+            raise AssertionError("this would wait for ever")
+        return (tasks[:1], tasks[1:]) if fits else ([], tasks)
+
+
+@pytest.mark.parametrize(("sizes", "fix"), [((2, 3), "fix: 3 threads or fewer, or larger nodes"), ((0,), "fix: larger nodes")])
+def test_no_node_of_ray_has_the_cpus_of_a_call(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, sizes: tuple[int, ...], fix: str
+) -> None:
+    ray = RayOfSmallNodes(*sizes)
+    monkeypatch.setattr(engines, "required", lambda name, what: ray)
+    monkeypatch.setattr(engines, "_ALONE_SECONDS", 0.05)
+    engine = engines.OnRay(4)
+    engine.submit(double, [(1,), (2,)])
+    with pytest.raises(jn.distributed.RunError, match=rf"no node of Ray has 4 CPUs, .*the largest has {max(sizes)}, .*{fix}$"):
+        engine.some_done(1)
+    assert caplog.text.count("nothing runs until one comes") == 1
+    ray.sizes.append(4)
+    assert len(engine.some_done(1)) == 1
+
+
 def test_an_actor_of_ray_takes_columns(reference: jn.distributed.ModelReference) -> None:
     """Ray itself runs it in `make test-scale`."""
     actor = jn.distributed.ray_actor(reference)()
@@ -323,6 +368,35 @@ def test_an_actor_of_ray_takes_columns(reference: jn.distributed.ModelReference)
         actor({"z": x})
     with pytest.raises(jn.UserError, match=r"have the names of outputs, \['y'\]"):
         actor({"x": x, "y": x})
+
+
+def test_an_actor_of_ray_is_for_models_that_treat_rows_alone(tmp_path: Path) -> None:
+    """Ray decides which rows are a batch."""
+
+    def saved(name: str, build: Callable[[Any], Any], rows: Any = "batch") -> jn.distributed.ModelReference:
+        graph = jn.Graph(name, [jn.TensorType(jn.float32, (rows, 4), "x")])
+        graph.output(build(graph.inputs[0]), name="y")
+        return jn.distributed.reference(jn.compile(graph, device="cpu"), directory=tmp_path)
+
+    centred = saved("centred", lambda x: x - jn.mean(x, axis=0))
+    with pytest.raises(jn.UserError, match=r"ray_actor: model 'centred' cannot .*reduces over 'batch'; fix: .*stream .*indep"):
+        jn.distributed.ray_actor(centred)
+    with pytest.raises(jn.UserError, match=r"ray_actor: independent=\['rows'\]; model 'centred' has the dims"):
+        jn.distributed.ray_actor(centred, independent=["rows"])
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    believed = jn.distributed.ray_actor(centred, independent=["batch"])()
+    assert np.array_equal(believed({"x": x})["y"], x - x.mean(axis=0))
+    for build in (lambda x: jn.transpose(x, 0, 1), lambda x: jn.reshape(x, (2 * jn.dim("batch"), 2))):
+        with pytest.raises(jn.UserError, match=r"ray_actor: output y: .* has not one row for each of 'batch'"):
+            jn.distributed.ray_actor(saved("moved", build))
+    with pytest.raises(jn.UserError, match=r"ray_actor: .*has no axis 'batch'"):
+        jn.distributed.ray_actor(saved("summed", lambda x: jn.sum(x, axis=0)), independent=["batch"])
+    with pytest.raises(jn.UserError, match=r"ray_actor: .*in several axes or in a computed size"):
+        jn.distributed.ray_actor(saved("pairs", lambda x: x - jn.mean(x, axis=0), 2 * jn.dim("pairs")))
+    with pytest.raises(jn.UserError, match=r"input x: float32\[3, 4\] of model 'three' has no named size of rows"):
+        jn.distributed.ray_actor(saved("three", lambda x: x - jn.mean(x, axis=0), 3))
+    alone = saved("alone", lambda x: x - jn.mean(x, axis=1, keepdims=True), 1)
+    assert jn.distributed.ray_actor(alone)()({"x": x[:1]})["y"].shape == (1, 4)
 
 
 @pytest.mark.parametrize("blocks", [5, None, np.float32(1), np.array(1.0)])

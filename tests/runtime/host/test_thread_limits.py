@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import subprocess
 import sys
 import textwrap
@@ -128,6 +130,32 @@ def test_blocks_that_overlap_in_two_threads_leave_no_limit(unlimited: None) -> N
     with jn.limit_threads(None):
         assert threads.thread_limit() is None
     assert threads.thread_limit() == 199
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded")
+def test_a_child_has_the_limits_of_the_thread_that_forked_alone(unlimited: None) -> None:
+    """Nobody would leave the blocks of others there, and all calls of the child stayed on one thread."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def limit() -> None:
+        with jn.limit_threads(1):
+            entered.set()
+            leave.wait(60)
+
+    other = threading.Thread(target=limit)
+    programs_by_thread()  # there is a pool
+    with jn.limit_threads(3):
+        other.start()
+        assert entered.wait(60)
+        assert threads.thread_limit() == 1
+        child = os.fork()
+        if not child:
+            held = [threads.thread_limit()] + [ctypes.c_int32.from_address(each + 36).value for each in threads._pools.values()]
+            os._exit(0 if set(held) == {3} else 1)
+        leave.set()
+        other.join(60)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert threads.thread_limit() is None
 
 
 def test_pools_of_python_that_limit_for_a_while(unlimited: None) -> None:

@@ -330,6 +330,14 @@ def test_saving_is_atomic(path, monkeypatch, symbolic):
     assert os.listdir(path.parent) == [path.name]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="paths as a whole may not be long there")
+@pytest.mark.parametrize("name", ["n" * 255, "ü" * 127])
+def test_names_may_be_as_long_as_the_system_has_them(tmp_path, name):
+    save(tmp_path / name, "net", "", [], [])
+    assert load(tmp_path / name).manifest.name == "net"
+    assert os.listdir(tmp_path) == [name]
+
+
 def test_saving_over_an_open_artifact_keeps_it_readable(path):
     opened = load(path)
     save(path, "other", "", [], [])
