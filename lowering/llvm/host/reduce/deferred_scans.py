@@ -16,10 +16,11 @@ from xdsl.ir import Operation, SSAValue
 from .....promotion.dataclass import dataclass
 from ....tt.analysis.combining import single_operation
 from ....tt.dialect.memory.pointers import StoreOp
-from ...elementwise import constant
-from ...syntax import attributes, constant_value, shape_of
+from ...elementwise import constant, identity
+from ...syntax import attributes, constant_value, element_name, shape_of
 from ..context import KernelContext
-from ..nodes import Node, Pointers, Splat
+from ..loops.coordinates import Coordinate
+from ..nodes import Node, Pointers, Splat, Stored
 from .combine import Combine
 from .row_scans import Carried, RowScan
 
@@ -94,6 +95,15 @@ def _started(op: Operation, axis: int, reverse: bool) -> _Started | None:
     return _Started(next(each for each in joined.operands if each is not terms), terms)
 
 
+def started_block(k: KernelContext, op: Operation, axis: int, reverse: bool) -> tuple[Node, Node] | None:
+    """Returns what a scan of one dimension starts from and the block that it then adds, if its first element says so."""
+    found = _started(op, axis, reverse) if len(op.operands) == 1 and len(shape_of(op.operands[0].type)) == 1 else None
+    if found is None:
+        return None
+    start = k.node(found.carry)
+    return None if axis in k.ev.depends(start) else (start, k.node(found.terms))
+
+
 @dataclass(frozen=True, slots=True)
 class _Readers:
     """The store of a scan's result, and the reduction that takes its last element, if there is one."""
@@ -141,6 +151,24 @@ def _takes(end: Operation, axis: int, scan: Operation) -> bool:
         return False
     mine, other = single_operation(end.regions[0]), single_operation(scan.regions[0])
     return mine is not None and other is not None and mine.name == other.name and int(attributes(end)["axis"]) == axis
+
+
+def taken_element(k: KernelContext, op: Operation) -> Node | None:
+    """Returns the element that a reduction takes of a block of one dimension in scratch, others being neutral; else None."""
+    select, single = op.operands[0].owner, single_operation(op.regions[0])
+    if len(op.operands) != 1 or single is None or not isinstance(select, Operation) or select.name != "arith.select":
+        return None
+    mask, block, padding = select.operands
+    chosen, elem = _chosen(mask), element_name(block.type)
+    neutral = identity(single.name, elem)
+    if chosen is None or neutral is None or len(shape_of(block.type)) != 1 or not isinstance(padding.owner, Operation):
+        return None
+    if padding.owner.name != "arith.constant" or constant(constant_value(padding.owner), elem) != constant(neutral, elem):
+        return None
+    node = k.node(block)
+    if not isinstance(node, Stored) or not 0 <= chosen[1] < node.shape[0]:
+        return None
+    return Splat((), elem, k.ev.at(node, (Coordinate(k.ev.s.constant(chosen[1])),)))
 
 
 def _chosen(mask: SSAValue) -> tuple[int, int] | None:

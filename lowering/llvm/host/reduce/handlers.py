@@ -20,7 +20,7 @@ from ..loops.scratch_reads import scratch_reads
 from ..matmul.operands import Wanted
 from ..nodes import Node, Stored
 from .combine import Combine
-from .deferred_scans import defer
+from .deferred_scans import defer, started_block, taken_element
 from .loops import reduce, scan
 from .ordered import reduce_in_order, scan_in_order
 
@@ -57,6 +57,9 @@ def lower_reduce(k: KernelContext, op: Operation) -> None:
                 k.scalars[result] = k.ev.s.pointer(found) if element_name(result.type) == "ptr" else found
             else:
                 k.define(result, found)
+        return
+    if (taken := taken_element(k, op)) is not None:
+        _define_reduced(k, op, [taken])
         return
     operands = [k.node(o) for o in op.operands]
     # All results of one reduction are written together.
@@ -101,7 +104,8 @@ def lower_scan(k: KernelContext, op: Operation) -> None:
         region = _combine(k, op)
         if defer(k, op, axis, region, reverse):
             return
-        nodes = scan(k.nests, [k.node(o) for o in op.operands], axis, region, reverse, k.limits(op.results[0]))
+        wanted, start = k.limits(op.results[0]), started_block(k, op, axis, reverse)
+        nodes = scan(k.nests, [k.node(o) for o in op.operands], axis, region, reverse, wanted, start)
     else:
         nodes = scan_by_region(k, op, axis, reverse)
     for result, node in zip(op.results, nodes, strict=True):

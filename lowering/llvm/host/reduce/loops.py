@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from .....promotion.dataclass import dataclass
 from ...elementwise import constant, identity, larger
 from ...ir import Function
-from ...values import V, const, is_float, is_integer, lanes, vector
+from ...values import TRUE, V, const, is_float, is_integer, lanes, vector
 from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask
 from ..loops.invariants import spread
 from ..loops.loop_nests import LoopNests
@@ -344,12 +344,18 @@ def _joined(nests: LoopNests, combine: Combine, left: list[V], right: list[V]) -
     return [f.select(f.fcmp("uno", kept, kept), other, larger(f, a, b, _EXTREMES[combine.kind] < 0))]
 
 
+_LONG_SCAN, _TOGETHER = 32, 8
+"""Elements, powers of two, from which on the operands of a scan without lanes are evaluated first; elements of an iteration."""
+
+
 def scan(
-    nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool, wanted: Sequence[Bound] = ()
-) -> list[Node]:
+    nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool, wanted: Sequence[Bound] = (),
+    started: tuple[Node, Node] | None = None,
+) -> list[Node]:  # fmt: skip
     """Emits an inclusive scan along `axis`, into scratch; lanes run along another dimension when there is one.
 
-    A single result is never read beyond the `wanted` bounds.
+    A single result is never read beyond the `wanted` bounds. started: of a block of one dimension, what its first element has
+    been combined with, and the block without that.
     """
     rows = RowScan.of(nests, operands, axis, combine, reverse)
     if rows is not None:
@@ -359,7 +365,15 @@ def scan(
     memories = [ev.scratch(shape, o.elem) for o in operands]
     others = [d for d in range(len(shape)) if d != axis and shape[d] > 1]
     inner = others[-1] if others and axis != len(shape) - 1 else None
-    size = shape[axis]
+    size, together, start = shape[axis], 1, None
+    neutral = _exact_neutral(combine, operands) if inner is None and not reverse else None
+    n = min(ev.lanes_for(*nests.elements(operands)), size)
+    in_vectors = neutral is not None and n > 2
+    if inner is None and not in_vectors and size >= _LONG_SCAN:
+        together = _TOGETHER  # vectors evaluate the operands, and each element then waits for one operation alone
+        if started is not None:
+            start, operands = [ev.at(started[0], (Coordinate(ev.s.constant(0)),))], [started[1]]
+        operands = [_evaluated(nests, o, memory, combine) for o, memory in zip(operands, memories, strict=True)]
     with ExitStack() as stack:
         outer: list[Coordinate | None] = [None] * len(shape)
         for d in range(len(shape)):
@@ -382,15 +396,20 @@ def scan(
                     ev.write_scratch(memory, here, value)
                 return new
 
-            first = step(ev.s.constant(size - 1 if reverse else 0), None)
-            if size > 1:
-                with f.loop(1, size, 1, first, at_least_once=True) as state, ev.scope():
-                    position = ev.s.sub(ev.s.constant(size - 1), state.index) if reverse else state.index
-                    state.next = step(position, list(state.values))
+            def position(index: V) -> V:
+                return ev.s.sub(ev.s.constant(size - 1), index) if reverse else index
 
-        neutral = _exact_neutral(combine, operands) if inner is None and not reverse else None
-        n = min(ev.lanes_for(*nests.elements(operands)), size)
-        if neutral is not None and n > 2:
+            acc = step(position(ev.s.constant(0)), start)
+            for number in range(1, together):
+                acc = step(position(ev.s.constant(number)), acc)
+            if size > together:
+                with f.loop(together, size, together, acc, at_least_once=True) as state, ev.scope():
+                    acc = list(state.values)
+                    for number in range(together):
+                        acc = step(position(ev.s.add(state.index, ev.s.constant(number))), acc)
+                    state.next = acc
+
+        if neutral is not None and in_vectors:
             _scan_in_vectors(nests, operands[0], memories[0], axis, outer, combine, constant(neutral, operands[0].elem, n))
         elif inner is None:
             run(None, None)
@@ -403,6 +422,27 @@ def scan(
 
             vector_loop(ev, shape[inner], (), inner, n, 1, body)
     return list(memories)
+
+
+def _evaluated(nests: LoopNests, operand: Node, memory: Stored, combine: Combine) -> Stored:
+    """Evaluates the operand of a scan into scratch: whole chunks without the mask that leaves the neutral element elsewhere."""
+    neutral = None if combine.kind is None else identity(combine.kind, operand.elem)
+    if neutral is None or len(operand.shape) != 1:
+        return nests.materialize(operand, memory)
+    ev, f = nests.ev, nests.ev.f
+    source, bounds, _ = _strip_neutral(operand, constant(neutral, operand.elem), None)
+    if not bounds:
+        return nests.materialize(operand, memory)
+    limit = bounds[0].limit
+    for bound in bounds[1:]:
+        limit = ev.s.min(limit, bound.limit)
+    is_whole = f.icmp("sge", limit, ev.s.constant(operand.shape[0]))
+    for holds, node, within in ((is_whole, source, bounds), (f.binary("xor", is_whole, TRUE), operand, ())):
+        kept = dict(ev.replacement)
+        with f.when(holds), ev.scope():
+            nests.materialize(node, memory, within)
+        ev.replacement = kept
+    return memory
 
 
 def _exact_neutral(combine: Combine, operands: Sequence[Node]) -> int | None:

@@ -1,0 +1,85 @@
+"""Scans of one long row, chunk by chunk: each element waits for the one before it, and results are the chain's, to the bit."""
+
+from __future__ import annotations
+
+import joinery as jn
+import numpy as np
+import pytest
+
+CHAINS = {"cumsum": np.cumsum, "cumprod": np.cumprod, "cummax": np.maximum.accumulate}
+SIZES = (1, 31, 33, 2047, 2048, 2049, 5000)
+"""Around the least row whose operand is evaluated first, and around a chunk."""
+
+
+def model(name: str, dtype: str, extent: int | str, reverse: bool) -> jn.Model:
+    graph = jn.Graph("g", inputs=[jn.TensorType(dtype, (extent,), name="x")])
+    graph.output(getattr(jn, name)(graph.inputs[0] * 0.5, axis=0, reverse=reverse))
+    return jn.compile(graph, threads=1)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_long_row_is_scanned_in_its_order(name: str, dtype: str, reverse: bool) -> None:
+    """Sizes known at launch: chunks that masks cut hold the neutral element, of a product too."""
+    compiled = model(name, dtype, "n", reverse)
+    for size in SIZES:
+        x = np.random.default_rng(size).uniform(-2.5, 2.5, size).astype(dtype)
+        x[:: size // 2 + 1] = -0.0 if name != "cumprod" else 1.0
+        along = (x * x.dtype.type(0.5))[:: -1 if reverse else 1]
+        expected = CHAINS[name](along)[:: -1 if reverse else 1]
+        found = compiled(x)
+        np.testing.assert_array_equal(found, expected, err_msg=str(size))
+        assert np.array_equal(np.signbit(found), np.signbit(expected)), size
+
+
+@pytest.mark.parametrize("size", [33, 2049])
+def test_known_sizes_and_infinities(size: int) -> None:
+    x = np.random.default_rng(size).standard_normal(size).astype(np.float32)
+    x[size // 2], x[-2] = np.inf, np.nan
+    for reverse in (False, True):
+        step = -1 if reverse else 1
+        expected = np.cumsum((x * np.float32(0.5))[::step], dtype=np.float32)[::step]
+        np.testing.assert_array_equal(model("cumsum", "float32", size, reverse)(x), expected)
+
+
+TAKEN = """
+tt.func public @f(%x: !tt.ptr<f32>, %o: !tt.ptr<f32>) {{
+  %r = tt.make_range {{end = 64 : i32, start = 0 : i32}} : tensor<64xi32>
+  %at = tt.splat %x : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>
+  %px = tt.addptr %at, %r : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+  %v = tt.load %px : tensor<64x!tt.ptr<f32>>
+  %s = "tt.scan"(%v) <{{axis = 0 : i32, reverse = false}}> ({{
+  ^bb0(%a: f32, %b: f32):
+    %t = arith.addf %a, %b : f32
+    tt.scan.return %t : f32
+  }}) : (tensor<64xf32>) -> tensor<64xf32>
+  %number = arith.constant dense<{number}> : tensor<64xi32>
+  %is = arith.cmpi {predicate}, %r, %number : tensor<64xi32>
+  %others = arith.constant dense<{others}> : tensor<64xf32>
+  %kept = arith.select %is, %s, %others : tensor<64xi1>, tensor<64xf32>
+  %taken = "tt.reduce"(%kept) <{{axis = 0 : i32}}> ({{
+  ^bb0(%a: f32, %b: f32):
+    %t = arith.{combine} %a, %b : f32
+    tt.reduce.return %t : f32
+  }}) : (tensor<64xf32>) -> f32
+  tt.store %o, %taken : !tt.ptr<f32>
+  tt.return
+}}"""
+
+
+@pytest.mark.parametrize(("number", "predicate", "others", "combine"), [
+    (63, "eq", "-0.0", "addf"), (17, "eq", "-0.0", "addf"), (17, "eq", "1.0", "mulf"), (5, "eq", "0.5", "addf"),
+    (5, "eq", "0.0", "mulf"), (5, "sle", "-0.0", "addf"), (64, "eq", "-0.0", "addf"), (-1, "eq", "3.0", "addf"),
+])  # fmt: skip
+def test_a_reduction_takes_one_element_only_where_the_others_are_neutral(
+    number: int, predicate: str, others: str, combine: str
+) -> None:
+    x = np.random.default_rng(1).integers(-9, 9, 64).astype(np.float32)
+    sums, positions = np.cumsum(x, dtype=np.float32), np.arange(64)
+    kept = np.where(positions == number if predicate == "eq" else positions <= number, sums, np.float32(others))
+    expected = kept.sum() if combine == "addf" else kept.prod()
+    found = np.zeros(1, np.float32)
+    text = TAKEN.format(number=number, predicate=predicate, others=others, combine=combine)
+    jn.kernel.from_ttir(text).launch((1,), x, found)
+    assert found[0] == expected
