@@ -6,6 +6,8 @@ import copyreg
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from .printable import printable, printable_lines
+
 _Class = TypeVar("_Class", bound=type)
 
 
@@ -36,6 +38,14 @@ class JoineryError(Exception):
         # other arguments; a process pool waits forever for an error that it cannot read.
         return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
+    def __str__(self) -> str:
+        # Messages quote names and lines of texts from anywhere; here none of those who compose them can forget it. Only
+        # the ends of lines are left to them, since messages have several.
+        return printable_lines(super().__str__())
+
+    def add_note(self, note: str, /) -> None:
+        super().add_note(printable_lines(note))
+
 
 @public
 class UserError(JoineryError, ValueError):
@@ -44,7 +54,7 @@ class UserError(JoineryError, ValueError):
 
 def called_from(callers: Sequence[tuple[str, int]]) -> str:
     """The lines of a message that name calls, (file, line), the innermost first."""
-    return "".join([f"\n  called from {file}:{line}" for file, line in callers])
+    return "".join([f"\n  called from {printable(file)}:{line}" for file, line in callers])
 
 
 @public
@@ -88,9 +98,9 @@ class KernelAssertionError(UserError, RuntimeError):
         callers: lines of the calls around it, the innermost first.
         """
         file, line = location if location is not None else (None, None)
-        at = f" at {file}:{line}" if location is not None else ""
+        at = f" at {printable(location[0])}:{line}" if location is not None else ""
         element = f", element {lane}" if lane else ""
-        text = f"the kernel's assertion{at} fails in program {program}{element}: {message}{called_from(callers)}"
+        text = f"the kernel's assertion{at} fails in program {program}{element}: {printable(message)}{called_from(callers)}"
         error = cls(text, message, file, line, program, lane)
         if location is not None:
             error.origin = f"{file}:{line}"

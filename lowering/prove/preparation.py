@@ -20,6 +20,7 @@ from xdsl.traits import NoMemoryEffect, Pure
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UnsupportedError
+from ...promotion.printable import printable
 from ..libdevice.signatures import SIGNATURES
 from ..tt import types as t
 from ..tt.arguments import parameters_of
@@ -29,7 +30,7 @@ from ..tt.dialect.functions import FuncOp, called_functions
 from ..tt.dialect.memory.atomics import MEMORY_SCOPES
 from ..tt.dialect.memory.descriptor_types import TensorDescType
 from ..tt.facts import DIVISIBILITY, parameter_attributes
-from ..tt.op_locations import OpLocations, printable, source_line
+from ..tt.op_locations import OpLocations, source_line
 from ..tt.transforms.pipeline import Pipeline, copy_function
 from .evaluate.elements import has_size
 from .evaluate.undefined import Undefined

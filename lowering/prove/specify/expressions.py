@@ -114,7 +114,8 @@ class _Reader:
 
     def finish(self) -> None:
         if self.peek():
-            self.fail(f"{self.peek()!r} is left over")
+            more = "" if self.what != "assumption" else "; assumptions are joined by 'and', or each has a text of its own"
+            self.fail(f"{self.peek()!r} is left over{more}")
 
     def size(self) -> Expression:
         self.depth += 1
