@@ -17,8 +17,8 @@ from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address
 from ..promotion.arrays import Array
 from ..promotion.dataclass import dataclass
 from ..promotion.errors import DeviceError, KernelAssertionError, UnsupportedError, UserError
-from ..promotion.printable import printable
 from ..promotion.float_modes import default_modes
+from ..promotion.printable import printable
 from ..runtime.cuda.buffers import Buffer, buffer_of
 from ..runtime.cuda.device import CudaDevice, CudaMemory, cuda_device
 from ..runtime.cuda.driver import ASSERT

@@ -1,4 +1,4 @@
-"""Shows texts of strangers: what names, lines and messages of a file hold can neither begin a line of a message nor drive a terminal.
+"""Shows texts of strangers: names and lines of a file can neither begin a line of a message nor drive a terminal.
 
 What is escaped are control characters, separators of lines and paragraphs, and what changes the direction of text or has no
 glyph of its own, as `\\n`, `\\x1b`, `\\u202e`.
@@ -20,7 +20,7 @@ def printable_lines(text: str) -> str:
 
 
 def in_columns(line: str) -> str:
-    """Show a line of a text below which a caret points to one of its columns: a space or `\N{REPLACEMENT CHARACTER}` for each."""
+    """Show a line of a text below which a caret points to one of its columns: one character stands for each."""
     if line.isprintable():
         return line
     shown = [" " if each == "\t" else _shown(each, "") for each in line]

@@ -44,7 +44,8 @@ class Location:
         _, end_line, end_column = token.source.position(token.start + (len(token.text) if is_written else 1))
         if end_line < line:  # behind a line that #line renumbers
             end_line, end_column = line, column + 1
-        return cls(what, printable(file), line, column, text[first : first + _MAX_EXCERPT], column - 1 - first, end_line, end_column)
+        excerpt = text[first : first + _MAX_EXCERPT]
+        return cls(what, printable(file), line, column, excerpt, column - 1 - first, end_line, end_column)
 
     @property
     def position(self) -> dict[str, object]:
