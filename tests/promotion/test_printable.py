@@ -25,7 +25,8 @@ def test_every_character_that_ends_a_line_or_drives_a_terminal_is_escaped() -> N
         assert (shown == letter) is not is_harmful or category(letter) in ("Co", "Cn"), hex(code)
         assert shown == letter or shown.isascii()
         assert printable_lines(letter) == (letter if letter in "\n\t" else shown)
-        assert len(in_columns(letter)) == 1 and (in_columns(letter) == letter) is (shown == letter)
+        assert len(in_columns(letter)) == 1
+        assert (in_columns(letter) == letter) is (shown == letter)
 
 
 def test_what_people_write_stays_as_it_is() -> None:
@@ -38,7 +39,8 @@ def test_every_error_shows_its_message_without_them(made: Callable[[str], jn.Joi
     error = made(f"first\n  at {HARMFUL}\n\tlast")
     error.add_note(f"note {HARMFUL}\nsecond")
     for each in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):
-        assert str(each).splitlines()[::2] == ["first", "\tlast"] and len(str(each).splitlines()) == 3
+        assert str(each).splitlines()[::2] == ["first", "\tlast"]
+        assert len(str(each).splitlines()) == 3
         assert all(line.replace("\t", "").isprintable() for line in str(each).split("\n"))
     error.args = (f"{error}\n{HARMFUL}",)  # as what adds a line to a message does
     assert len(str(error).splitlines()) == 4
@@ -50,4 +52,5 @@ def test_an_assertion_is_one_line_and_keeps_its_message() -> None:
     assert str(error).split("\n") == [
         r"the kernel's assertion at a\nb.py:3 fails in program (0, 0, 0): no\n0 findings", r"  called from c\nd.py:4",
     ]  # fmt: skip
-    assert error.message == "no\n0 findings" and called_from([("c", 4)]) == "\n  called from c:4"
+    assert error.message == "no\n0 findings"
+    assert called_from([("c", 4)]) == "\n  called from c:4"

@@ -68,7 +68,7 @@ class Joined:
 Assumption: TypeAlias = Comparison | Joined
 
 RELATIONS = ("<=", ">=", "==", "!=", "<", ">")
-_TOKEN = re.compile(r"\s*(?:(?P<number>\d+)|(?P<name>[A-Za-z_][\w.]*)|(?P<sign>\[:\]|\*\*|//|<=|>=|==|!=|[-+*%<>(),]))")
+_TOKEN = re.compile(r"\s*(?:(?P<number>[0-9]+)|(?P<name>[A-Za-z_][\w.]*)|(?P<sign>\[:\]|\*\*|//|<=|>=|==|!=|[-+*%<>(),]))")
 _FUNCTIONS = ("cdiv", "min", "max")
 
 

@@ -31,7 +31,8 @@ def is_clean(text: str) -> bool:
 
 
 def ttir(body: str) -> str:
-    return f"module {{\n tt.func public @k(%x: !tt.ptr<f32>) {{\n{body}\n tt.return loc(#loc)\n }}\n}}\n#loc = loc(\"{MLIR}\":3:4)\n"
+    function = f"tt.func public @k(%x: !tt.ptr<f32>) {{\n{body}\n tt.return loc(#loc)\n }}"
+    return f'module {{\n {function}\n}}\n#loc = loc("{MLIR}":3:4)\n'
 
 
 FALSE = "%c = arith.constant false\n"
@@ -125,14 +126,16 @@ def test_a_caret_points_to_its_column_behind_what_was_replaced() -> None:
     with pytest.raises(jn.UserError) as caught:
         from_triton_c("__global__ void k(float *x) {\n  /*\x1b\r\t*/ *x = y;\n}\n")
     _, excerpt, caret = str(caught.value).split("\n")[:3]
-    assert excerpt[caret.index("^")] == "y" and "\N{REPLACEMENT CHARACTER}" in excerpt
+    assert excerpt[caret.index("^")] == "y"
+    assert "\N{REPLACEMENT CHARACTER}" in excerpt
 
 
 def test_warnings_in_triton_c() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         from_triton_c(f'#line 7 "{C}"\n#warning {C}\n__global__ void k(float *x) {{\n  *x = 1;\n}}\n')
-    assert caught and all(is_clean(str(each.message)) for each in caught)
+    assert caught
+    assert all(is_clean(str(each.message)) for each in caught)
 
 
 def renamed(what: str) -> onnx.ModelProto:

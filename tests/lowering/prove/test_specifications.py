@@ -51,6 +51,37 @@ def test_what_is_no_size_is_refused_with_its_place(text: str, why: str) -> None:
     assert why in str(caught.value)
 
 
+def test_a_specification_in_several_lines_is_what_it_says_in_one() -> None:
+    one = kernel().prove(["n >= 1 and n < 9"], {"x": "n"}, ["cdiv(n, 4)", "1"], properties=["bounds"])
+    several = kernel().prove(["n >= 1\n and n\r\n\t< 9\u2028"], {"x": "n\n"}, ["cdiv(n,\x0b4)", "\n1"], properties=["bounds"])
+    assert str(several) == str(one)
+    assert several.as_html() == one.as_html()
+    assert several.as_json() == one.as_json()
+    assert all(map(str.isprintable, str(several).split("\n")))
+    assert "assume: n >= 1 and n < 9" in str(one.specification).split("\n")
+    assert str(kernel().prove.verify(several.as_json())) == str(one)
+    stored = json.loads(one.as_json())
+    for changed in ({"assume": ["n >= 1 and n\n< 9"]}, {"extents": {"x": "n\n"}}, {"grid": ["cdiv(n,\n4)", "1", "1"]}):
+        with pytest.raises(jn.UserError, match="says other than what is proven now"):
+            kernel().prove.verify(json.dumps(stored | changed))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028", "\x1b[2J", "\u202e"])
+def test_no_line_of_a_specification_passes_for_one_of_a_proof(end: str) -> None:
+    given: list[dict[str, Any]] = [
+        {"assume": [f"n >= 1{end}m >= 2"]}, {"assume": f"n >= 1{end}m >= 2"}, {"assume": [f"n >= 1{end}bounds: proven"]},
+        {"extents": {"x": f"n{end}bounds: proven"}}, {"extents": {f"x{end}": "n"}}, {"grid": f"n{end}bounds: proven"},
+    ]  # fmt: skip
+    for each in given:
+        with pytest.raises(jn.UserError) as caught:
+            kernel().prove(**each)
+        assert str(caught.value).startswith("prove: ")
+        assert str(caught.value).isprintable()
+    if end.isspace():
+        with pytest.raises(jn.UserError, match="'m' is left over; assumptions are joined by 'and', or each has a text"):
+            kernel().prove([f"n >= 1{end}m >= 2"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
