@@ -271,9 +271,23 @@ def taken_names(function: FuncOp) -> frozenset[str]:
 
 
 def ambiguous(function: FuncOp, name: str) -> bool:
-    """Returns whether a name that is no parameter's could be meant to be one's, or a part's, as they are in the text."""
-    texts = {*map(_plain, _texts_of(function))}
-    return bool((_meant(name) | _meant(name.partition(".")[0])) & texts)
+    """Returns whether a name that is no parameter's could be meant to be one's, or a part's, as they are in the text or here."""
+    known = {*map(_plain, (*_texts_of(function), *parameter_names(function)))}
+    return bool((_meant(name) | _meant(name.partition(".")[0])) & known)
+
+
+def renamed(function: FuncOp, wanted: str | None = None) -> tuple[str, ...]:
+    """Returns which parameter of the text is meant by each name that is not the text's, in sentences that proofs print.
+
+    wanted: only of parameters that this name could be meant for.
+    """
+    found = []
+    meant = None if wanted is None else _meant(wanted) | _meant(wanted.partition(".")[0])
+    for position, (name, text) in enumerate(zip(parameter_names(function), _texts_of(function), strict=True)):
+        if name != text and (meant is None or not meant.isdisjoint((_plain(text), _plain(name)))):
+            written = f"%{printable(text)}" if text else "without a name"
+            found.append(f"{name} is the parameter {written}, number {position} of the text, counted from 0")
+    return tuple(found)
 
 
 def _texts_of(function: FuncOp) -> list[str]:
@@ -404,5 +418,5 @@ def _operands(op: Operation) -> tuple[SSAValue | None, SSAValue | None]:
 
 __all__ = [
     "GATHER", "Access", "PreparedFunction", "ProofParameter", "ambiguous", "claims_of", "ends_at_once", "line_of",
-    "parameter_names", "prepare", "taken_names",
+    "parameter_names", "prepare", "renamed", "taken_names",
 ]  # fmt: skip

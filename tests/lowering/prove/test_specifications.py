@@ -211,6 +211,30 @@ def test_a_descriptor_whose_parts_have_a_name_of_the_text_is_called_by_its_posit
     head += ", %arg1.shape.0: i32"
     made = jn.kernel.from_ttir(f"tt.func public @k({head}) {{\n  tt.return\n}}\n")
     assert parameter_names(made._function) == ("x", "arg1_", "arg2", "d_shape", "e", "arg5")
+    lines = str(made.prove()).split("\n")
+    for name, text, position in (("arg1_", "d", 1), ("arg2", "d.shape.0", 2), ("arg5", "arg1.shape.0", 5)):
+        assert lines.count(f"  {name} is the parameter %{text}, number {position} of the text, counted from 0") == 1
+    assert sum("of the text, counted" in line for line in lines) == 3  # the others are called as the text calls them
+    for wrong in ("arg2.shape.0", "arg1_.shape.1", "arg5.x", "d"):
+        with pytest.raises(jn.UserError, match="is not known, as texts are read without"):
+            made.prove([f"{wrong} >= 1"])
+
+
+def test_reasons_call_nothing_by_the_name_of_a_parameter() -> None:
+    made = jn.kernel.from_ttir("""tt.func public @k(%x: !tt.ptr<i32>, %p_x: i32, %lane: i32) {
+      %p = tt.get_program_id x : i32
+      %r = tt.make_range {start = 0 : i32, end = 4 : i32} : tensor<4xi32>
+      %some = arith.addi %p, %p_x : i32
+      %all = tt.splat %some : i32 -> tensor<4xi32>
+      %index = arith.muli %all, %r : tensor<4xi32>
+      %to = tt.splat %x : !tt.ptr<i32> -> tensor<4x!tt.ptr<i32>>
+      %at = tt.addptr %to, %index : tensor<4x!tt.ptr<i32>>, tensor<4xi32>
+      tt.store %at, %r : tensor<4x!tt.ptr<i32>>
+      tt.return
+    }""")
+    (verdict,) = made.prove((), {"x": "lane"}, properties=("overflow",)).accesses
+    assert "program(x)" in verdict.reason
+    assert "p_x + program(x)" in verdict.reason or "program(x) + p_x" in verdict.reason
 
 
 @pytest.mark.parametrize("head", ["%grid_x_1: i32, %grid_x_2: i32", "%grid_x: f32, %n: i32", "%grid-x: i32, %n: i32"])
