@@ -271,7 +271,7 @@ def taken_names(function: FuncOp) -> frozenset[str]:
 
 
 def ambiguous(function: FuncOp, name: str) -> bool:
-    """Returns whether a name that is no parameter's could be meant to be one's, or a part's, as they are in the text or here."""
+    """Returns whether a name that is no parameter's could be meant to be one's, or a part's, as the text or proofs call it."""
     known = {*map(_plain, (*_texts_of(function), *parameter_names(function)))}
     return bool((_meant(name) | _meant(name.partition(".")[0])) & known)
 

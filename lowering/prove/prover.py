@@ -113,7 +113,8 @@ class Prover:
         return Proof(
             self.prepared.function.sym_name.data, self.specification, tuple(properties),
             tuple([self._possible(each) for each in verdicts]),
-            tuple([*self.specification.assume, *renamed(self.prepared.original), *world.promises]), tuple(sorted((example or {}).items())),
+            tuple([*self.specification.assume, *renamed(self.prepared.original), *world.promises]),
+            tuple(sorted((example or {}).items())),
             world.solver.asked, world.solver.steps,
         )  # fmt: skip
 

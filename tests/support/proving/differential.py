@@ -22,6 +22,7 @@ from joinery.lowering.tt.sanitize.guard import Allowance, allowing
 from joinery.promotion.float_modes import default_modes
 
 from .makers.counting_kernels import counting_kernel
+from .makers.fetched_kernels import fetched_kernel
 from .makers.idioms import idiomatic_kernel
 from .makers.mixed_kernels import mixed_kernel
 from .makers.random_kernels import RandomKernel, random_kernel
@@ -36,6 +37,7 @@ MAKERS = {
     "stores": storing_kernel,
     "counters": counting_kernel,
     "wrapping": wrapping_kernel,
+    "fetched": fetched_kernel,
 }
 
 KINDS = {"bounds": {"out-of-bounds", "misaligned"}, "races": {"race", "lane-race"}, "overflow": {"overflow"}}

@@ -54,7 +54,8 @@ class _Maker(Writer):
             return self.made(f"arith.trunci {found} : {element} to {self.index}", self.index)
         if bits == int(self.index[1:]):
             return found
-        return self.made(f"arith.{rng.choice(['extsi', 'extsi', 'extui'])} {found} : {element} to {self.index}", self.index)
+        cast = rng.choice(["extsi", "extsi", "extui"])
+        return self.made(f"arith.{cast} {found} : {element} to {self.index}", self.index)
 
     def scaled(self, depth: int) -> str:
         """An index times what makes it wrap, shifted, divided or masked afterwards."""
@@ -63,7 +64,8 @@ class _Maker(Writer):
         found = self.op(rng.choice(["muli", "muli", "addi", "subi"]), found, far, self.index)
         if rng.random() < 0.5:
             small = self.number(rng.choice([1, 2, 3, 4, 7, 8, 15]), self.index)
-            found = self.op(rng.choice(["shrsi", "shrui", "divsi", "divui", "remsi", "remui", "andi"]), found, small, self.index)
+            how = rng.choice(["shrsi", "shrui", "divsi", "divui", "remsi", "remui", "andi"])
+            found = self.op(how, found, small, self.index)
         return found
 
     def counted(self, depth: int) -> str:
@@ -139,8 +141,10 @@ class _Maker(Writer):
     def combined(self, operation: str, source: str, to: str, more: str = "") -> str:
         a, kind, what = self.fresh(), self.index, "scan" if more else "reduce"
         how = self.rng.choice(_COMBINED)
-        body = f"^bb0(%a{a}: {kind}, %b{a}: {kind}): %c{a} = arith.{how} %a{a}, %b{a} : {kind} tt.{what}.return %c{a} : {kind}"
-        return self.made(f'"{operation}"({source}) <{{axis = 0 : i32{more}}}> ({{ {body} }}) : ({self.block(kind)}) -> {to}', to)
+        body = f"^bb0(%a{a}: {kind}, %b{a}: {kind}): %c{a} = arith.{how} %a{a}, %b{a} : {kind}"
+        body += f" tt.{what}.return %c{a} : {kind}"
+        types = f"({self.block(kind)}) -> {to}"
+        return self.made(f'"{operation}"({source}) <{{axis = 0 : i32{more}}}> ({{ {body} }}) : {types}', to)
 
     def reduced(self, depth: int) -> str:
         return self.combined("tt.reduce", self.lanes(depth), self.index)
@@ -171,7 +175,8 @@ class _Maker(Writer):
             far = self.number(rng.choice([*_FAR[self.index], 2, 4]), own)
             found = self.op(rng.choice(["muli", "muli", "addi", "xori"]), found, far, own)
         if rng.random() < 0.8:
-            found = self.op(rng.choice(["addi", "addi", "muli", "subi"]), found, self.splat(self.scalar(depth), self.index), own)
+            index = self.splat(self.scalar(depth), self.index)
+            found = self.op(rng.choice(["addi", "addi", "muli", "subi"]), found, index, own)
         if rng.random() < 0.2:
             found = self.combined("tt.scan", found, own, ", reverse = false")
         return found
@@ -191,8 +196,8 @@ class _Maker(Writer):
             found = self.compare(rng.choice(_PREDICATES), index, size, kind)
         if rng.random() < 0.3:
             other = self.number(rng.choice([0, 1, 4, 7]), kind)
-            found = self.op(rng.choice(["andi", "andi", "ori"]), found, self.compare(rng.choice(_PREDICATES), index, other, kind),
-                            yes)  # fmt: skip
+            more = self.compare(rng.choice(_PREDICATES), index, other, kind)
+            found = self.op(rng.choice(["andi", "andi", "ori"]), found, more, yes)
         return found
 
     def address(self, index: str, kind: str, to: str, base: str) -> str:
