@@ -16,9 +16,8 @@ from ..lowering.tt.arguments import Parameter, grid_extents, supplied
 from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
 from ..promotion.arrays import Array
 from ..promotion.dataclass import dataclass
-from ..promotion.errors import DeviceError, KernelAssertionError, UnsupportedError, UserError
+from ..promotion.errors import DeviceError, KernelAssertionError, UnsupportedError, UserError, printable
 from ..promotion.float_modes import default_modes
-from ..promotion.printable import printable
 from ..runtime.cuda.buffers import Buffer, buffer_of
 from ..runtime.cuda.device import CudaDevice, CudaMemory, cuda_device
 from ..runtime.cuda.driver import ASSERT

@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...promotion.dataclass import dataclass
-from ...promotion.errors import UserError
-from ...promotion.printable import printable
+from ...promotion.errors import UserError, printable
 from ..checks import Checks
 from ..dims.messages import LongSizeError
 from ..graph import Graph

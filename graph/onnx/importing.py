@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...promotion.dtype import DType
-from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
-from ...promotion.printable import printable
+from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError, printable
 from ..constants import MAX_TEXT_BYTES, TEXT_ENTRY, text_bytes
 from ..construction.history import mark, rewind
 from ..dims.messages import LongSizeError

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from ...promotion.dataclass import dataclass
-from ...promotion.printable import printable
+from ...promotion.errors import printable
 from .values import Known
 
 FunctionKey: TypeAlias = tuple[str, str, str]

@@ -8,8 +8,7 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ...promotion.errors import UnsupportedError, UserError
-from ...promotion.printable import printable
+from ...promotion.errors import UnsupportedError, UserError, printable
 from .external import ExternalData
 from .limits import MAX_IR_VERSION, MAX_OPSET, OnnxLimits
 from .model import Attribute, Body, CheckedModel, FunctionDef, FunctionKey, NodeDef, Parameter, Reference

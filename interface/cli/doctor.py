@@ -15,8 +15,7 @@ from importlib import metadata
 from typing import Any
 
 from ... import __version__
-from ...promotion.errors import DeviceError, UserError
-from ...promotion.printable import printable
+from ...promotion.errors import DeviceError, UserError, printable
 from .text import wrapped
 
 Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...promotion import UserError
-from ...promotion.printable import printable
+from ...promotion.errors import printable
 from .arrays import assignment, device_name, read_array
 from .text import WIDTH, wrapped
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...lowering.numerics import NUMERICS
 from ...promotion import DType, UserError
-from ...promotion.printable import printable
+from ...promotion.errors import printable
 from .text import WIDTH, wrapped
 from .triton_c import (
     STAGES,

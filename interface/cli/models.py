@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...promotion import DType, UserError
-from ...promotion.printable import printable, printable_lines
+from ...promotion.errors import printable, printable_lines
 from .arrays import assignment, read_array
 from .arrays import device as device_of
 from .doctor import bytes_text, section

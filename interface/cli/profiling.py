@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...promotion import UnsupportedError, UserError
-from ...promotion.printable import printable_lines
+from ...promotion.errors import printable_lines
 from .doctor import section
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from ...promotion.printable import printable_lines
+from ...promotion.errors import printable_lines
 
 WIDTH = 80
 

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...promotion.errors import TritonCWarning, UserError
-from ...promotion.printable import printable_lines
+from ...promotion.errors import TritonCWarning, UserError, printable_lines
 from .text import wrapped
 
 if TYPE_CHECKING:

@@ -30,8 +30,7 @@ from ...graph.types import TensorType
 from ...lowering.artifact import TensorSpec
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType, string
-from ...promotion.errors import JoineryError, UnsupportedError, UserError
-from ...promotion.printable import printable
+from ...promotion.errors import JoineryError, UnsupportedError, UserError, printable
 from ...runtime.model.inputs import InputSpec, convert, describe
 from ...runtime.model.kernels import Kernel
 from ...runtime.model.profiling import Profile

@@ -19,8 +19,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import NoMemoryEffect, Pure
 
 from ...promotion.dataclass import dataclass
-from ...promotion.errors import UnsupportedError
-from ...promotion.printable import printable
+from ...promotion.errors import UnsupportedError, printable
 from ..libdevice.signatures import SIGNATURES
 from ..tt import types as t
 from ..tt.arguments import parameters_of

@@ -7,7 +7,7 @@ import io
 from xdsl.dialects.builtin import ArrayAttr, CallSiteLoc, FileLineColLoc, FusedLoc, NameLoc
 from xdsl.ir import Attribute, Operation
 
-from ...promotion.printable import printable
+from ...promotion.errors import printable
 from .printing import BlockPrinter
 
 _MAX_TEXT = 200

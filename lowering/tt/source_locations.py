@@ -21,8 +21,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation
 
-from ...promotion.errors import JoineryError, KernelAssertionError, called_from
-from ...promotion.printable import printable
+from ...promotion.errors import JoineryError, KernelAssertionError, called_from, printable
 
 MAX_FUSED = 16
 """Most lines that one location names."""

@@ -14,8 +14,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from ...promotion.errors import InternalError, JoineryError
-from ...promotion.printable import printable
+from ...promotion.errors import InternalError, JoineryError, printable
 from ..tt.analysis.control_flow import terminator
 from . import types as t
 from .analysis.dominance import dominated

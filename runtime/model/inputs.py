@@ -13,8 +13,7 @@ from ...lowering.artifact import TensorSpec
 from ...promotion.arrays import Array, DeviceArray, is_masked
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
-from ...promotion.errors import UserError
-from ...promotion.printable import printable
+from ...promotion.errors import UserError, printable
 from ..host.dlpack import host_array, is_exported
 
 _BUILD_BY_VIEW = {1: "uint8", 2: "uint16"}

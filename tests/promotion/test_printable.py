@@ -10,8 +10,7 @@ from unicodedata import category
 
 import joinery as jn
 import pytest
-from joinery.promotion.errors import KernelAssertionError, called_from
-from joinery.promotion.printable import in_columns, printable, printable_lines
+from joinery.promotion.errors import KernelAssertionError, called_from, in_columns, printable, printable_lines
 
 HARMFUL = "\x1b\r\v\f\x1c\x1d\x1e\x85\u2028\u2029\u202a\u202e\u2066\u200f\x9b\x7f\x00\udc80"
 

@@ -7,7 +7,7 @@ import re
 from xdsl.utils.exceptions import ParseError
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
 
-from ....promotion.printable import in_columns, printable
+from ....promotion.errors import in_columns, printable
 from ...tt.limits import MAX_LITERAL, MAX_SHAPE
 
 

@@ -16,8 +16,7 @@ from math import prod
 
 from xdsl.ir import Operation
 
-from ....promotion.errors import UnsupportedError
-from ....promotion.printable import printable
+from ....promotion.errors import UnsupportedError, printable
 from ...linear_layouts.distributed import default_blocked
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import ThreadPredicate

@@ -17,7 +17,7 @@ from itertools import islice, product
 import numpy as np
 
 from ....promotion.arrays import Array
-from ....promotion.printable import printable
+from ....promotion.errors import printable
 
 MAX_LINES = 1 << 16
 """Most lines that one execution of a tt.print writes; one more line tells how many elements were left out."""

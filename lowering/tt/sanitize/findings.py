@@ -6,8 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import field, replace
 
 from ....promotion.dataclass import dataclass
-from ....promotion.errors import UserError, public
-from ....promotion.printable import printable, printable_lines
+from ....promotion.errors import UserError, printable, printable_lines, public
 
 MAX_FINDINGS = 100
 """Most different findings that are kept; more are only counted."""

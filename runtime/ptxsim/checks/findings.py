@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ....promotion.dataclass import dataclass
-from ....promotion.errors import UserError, public
-from ....promotion.printable import printable
+from ....promotion.errors import UserError, printable, public
 
 MAX_SHOWN = 100
 """How many characters of an instruction a message shows."""

@@ -11,6 +11,7 @@ pytest.importorskip("z3")
 from joinery.lowering.prove.launches import Launches
 from joinery.lowering.prove.preparation import prepare
 from joinery.lowering.prove.specify.expressions import holds, parse_assumption
+from joinery.lowering.prove.specify.specification import Specification
 from joinery.lowering.tt.sanitize.findings import Finding
 
 from ...support.proving import attacks, attacks_mended, attacks_on_control, attacks_on_memory
@@ -123,7 +124,8 @@ def test_findings_belong_to_one_access_or_to_none() -> None:
   tt.store %y, %n : !tt.ptr<i32> loc("k.py":5:0)""")
     prepared = prepare(made._function)
     names = dict(zip(prepared.accesses, ("x", "y"), strict=True))
-    launches = Launches(prepared, None, None, lambda access: names[access])  # type: ignore[arg-type]
+    specification = Specification.of((), {"x": 4, "y": 4}, 1).parsed()
+    launches = Launches(prepared, specification, None, lambda access: names[access])
 
     def finding(address: str) -> Finding:
         return Finding("out-of-bounds", "", "tt.store %y, %n : !tt.ptr<i32>", "k.py:5:0", (0, 0, 0), (), address)

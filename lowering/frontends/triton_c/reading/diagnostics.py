@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from .....promotion.dataclass import dataclass
-from .....promotion.errors import UserError
-from .....promotion.printable import in_columns, printable
+from .....promotion.errors import UserError, in_columns, printable
 from .source import Source, Token
 
 MAX_ERRORS = 20
