@@ -16,7 +16,7 @@ from ..lowering.tt.arguments import Parameter, grid_extents, supplied
 from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
 from ..promotion.arrays import Array
 from ..promotion.dataclass import dataclass
-from ..promotion.errors import DeviceError, KernelAssertionError, UnsupportedError, UserError
+from ..promotion.errors import DeviceError, KernelAssertionError, UnsupportedError, UserError, printable
 from ..promotion.float_modes import default_modes
 from ..runtime.cuda.buffers import Buffer, buffer_of
 from ..runtime.cuda.device import CudaDevice, CudaMemory, cuda_device
@@ -329,7 +329,7 @@ def _run(
         if error.code != ASSERT or not assertions:
             raise
         message = assertions[0] if len(assertions) == 1 else ""
-        which = f": {message}" if message else f"; it has {len(assertions)}: {'; '.join(assertions)}"
+        which = f": {printable(message)}" if message else f"; it has {len(assertions)}: {printable('; '.join(assertions))}"
         text = f"an assertion of @{code.lowered.name} fails in a launch on grid {grid}{which}. {error}"
         raise KernelAssertionError(text, message) from error
 

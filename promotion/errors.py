@@ -1,12 +1,42 @@
-"""Defines the exception classes of joinery, in the lowest layer because every layer raises them."""
+"""Defines the exception classes of joinery, in the lowest layer because every layer raises them, and what messages show.
+
+Names and lines of a stranger's file can neither begin a line of a message nor drive a terminal: control characters, separators
+of lines and paragraphs, and what changes the direction of text or has no glyph are shown as `\\n`, `\\x1b`, `\\u202e`.
+"""
 
 from __future__ import annotations
 
 import copyreg
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
+from unicodedata import category
 
 _Class = TypeVar("_Class", bound=type)
+
+
+def printable(name: str) -> str:
+    """Show a name, or any other text that is one line: line ends are escaped, too."""
+    return name if name.isprintable() else "".join([_shown(each, "") for each in name])
+
+
+def printable_lines(text: str) -> str:
+    """Show a text of several lines, whose own line ends and tabs stay."""
+    return text if text.isprintable() else "".join([_shown(each, "\n\t") for each in text])
+
+
+def in_columns(line: str) -> str:
+    """Show a line of a text below which a caret points to one of its columns: one character stands for each."""
+    if line.isprintable():
+        return line
+    shown = [" " if each == "\t" else _shown(each, "") for each in line]
+    return "".join([each if len(each) == 1 else "\N{REPLACEMENT CHARACTER}" for each in shown])
+
+
+def _shown(character: str, kept: str) -> str:
+    # Spaces of other widths are not printable to Python; people write them, and they do no harm.
+    if character.isprintable() or character in kept or category(character) == "Zs":
+        return character
+    return repr(character)[1:-1]
 
 
 def public(cls: _Class) -> _Class:
@@ -36,6 +66,15 @@ class JoineryError(Exception):
         # other arguments; a process pool waits forever for an error that it cannot read.
         return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
+    def __str__(self) -> str:
+        # Messages quote names and lines of texts from anywhere; here none of those who compose them can forget it. Only
+        # the ends of lines are left to them, since messages have several.
+        return printable_lines(super().__str__())
+
+    def add_note(self, note: str, /) -> None:
+        """Add a note to the message, of which the same is shown as of that."""
+        super().add_note(printable_lines(note))
+
 
 @public
 class UserError(JoineryError, ValueError):
@@ -44,7 +83,7 @@ class UserError(JoineryError, ValueError):
 
 def called_from(callers: Sequence[tuple[str, int]]) -> str:
     """The lines of a message that name calls, (file, line), the innermost first."""
-    return "".join([f"\n  called from {file}:{line}" for file, line in callers])
+    return "".join([f"\n  called from {printable(file)}:{line}" for file, line in callers])
 
 
 @public
@@ -88,9 +127,9 @@ class KernelAssertionError(UserError, RuntimeError):
         callers: lines of the calls around it, the innermost first.
         """
         file, line = location if location is not None else (None, None)
-        at = f" at {file}:{line}" if location is not None else ""
+        at = f" at {printable(location[0])}:{line}" if location is not None else ""
         element = f", element {lane}" if lane else ""
-        text = f"the kernel's assertion{at} fails in program {program}{element}: {message}{called_from(callers)}"
+        text = f"the kernel's assertion{at} fails in program {program}{element}: {printable(message)}{called_from(callers)}"
         error = cls(text, message, file, line, program, lane)
         if location is not None:
             error.origin = f"{file}:{line}"

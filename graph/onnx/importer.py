@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...promotion.dataclass import dataclass
-from ...promotion.errors import UserError
+from ...promotion.errors import UserError, printable
 from ..checks import Checks
 from ..dims.messages import LongSizeError
 from ..graph import Graph
@@ -139,7 +139,7 @@ def import_model(
                 scope.names[parameter.name] = importer.checked(graph.input(input_type(parameter, dims, file)))
     for argument, left in (("constants", given), ("elements", types)):
         if left:
-            known = ", ".join(parameter.name for parameter in body.inputs)
+            known = ", ".join(printable(parameter.name) for parameter in body.inputs)
             raise UserError(f"{file}: {argument} has {sorted(left)}; the inputs are {known}; fix: use their names")
     dims.require_used()
     values = importer.run_body(body, scope)
@@ -174,7 +174,7 @@ def _compare(parameter: Parameter, value: Value, file: str) -> None:
     differ = any(isinstance(one, int) and one > 0 and isinstance(other, int) and one != other for one, other in pairs)
     if differ or len(sizes) != len(shape):
         text = ", ".join("?" if size is None else str(size) for size in sizes)
-        warnings.warn(f"{what} is declared with the shape ({text:.200}), and has {shape_text(shape)}", stacklevel=4)
+        warnings.warn(f"{what} is declared with the shape ({printable(text):.200}), and has {shape_text(shape)}", stacklevel=4)
 
 
 def is_plain(structure: Structure) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...promotion.dtype import DType
-from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
+from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError, printable
 from ..constants import MAX_TEXT_BYTES, TEXT_ENTRY, text_bytes
 from ..construction.history import mark, rewind
 from ..dims.messages import LongSizeError
@@ -269,8 +269,9 @@ class Importer:
         if found is not None:
             definition = definition_of(found, node, values, attributes, scope.opsets, self.model.file, self.limits)
         if definition is None:
+            named = f"operator {printable(node.op)} of domain {printable(node.domain or 'ai.onnx')}"
             raise UnsupportedError(
-                f"operator {node.op} of domain {node.domain or 'ai.onnx'}, opset {scope.opsets.get(node.domain)}, is not "
+                f"{named}, opset {scope.opsets.get(node.domain)}, is not "
                 "supported; fix: export the model with other operators, or compute this part outside"
             )
         return self.call(definition, node, values, attributes, scope)

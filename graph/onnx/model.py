@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from ...promotion.dataclass import dataclass
+from ...promotion.errors import printable
 from .values import Known
 
 FunctionKey: TypeAlias = tuple[str, str, str]
@@ -61,7 +62,7 @@ class NodeDef:
     @property
     def label(self) -> str:
         """The node for messages."""
-        kind = f"{self.domain}.{self.op}" if self.domain else self.op
+        kind = printable(f"{self.domain}.{self.op}" if self.domain else self.op)
         return f"{kind} {self.name!r}" if self.name else kind
 
 

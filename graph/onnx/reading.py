@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ...promotion.errors import UnsupportedError, UserError
+from ...promotion.errors import UnsupportedError, UserError, printable
 from .external import ExternalData
 from .limits import MAX_IR_VERSION, MAX_OPSET, OnnxLimits
 from .model import Attribute, Body, CheckedModel, FunctionDef, FunctionKey, NodeDef, Parameter, Reference
@@ -64,7 +64,7 @@ def read_message(source: Any, limits: OnnxLimits) -> tuple[Any, str, str | None]
                 data = b"" if size > limits.file_bytes else stream.read(limits.file_bytes + 1)
         except OSError as error:
             raise UserError(f"from_onnx: {path!r} cannot be read ({error.strerror}); fix: check the path") from None
-        file, folder = os.path.basename(str(path)), os.path.dirname(os.path.abspath(str(path)))
+        file, folder = printable(os.path.basename(str(path))), os.path.dirname(os.path.abspath(str(path)))
     else:
         raise UserError(f"from_onnx: expected a path, bytes or a ModelProto, not {type(source).__name__}; fix: pass a path")
     if max(size, len(data)) > limits.file_bytes:
@@ -97,7 +97,7 @@ def checked_model(message: Any, file: str, external: ExternalData, limits: OnnxL
     for function in message.functions:
         key = (domain_of(function.domain), as_text(function.name), as_text(function.overload))
         if key in functions:
-            raise UserError(f"{file}: function {'.'.join(key[:2])} is defined twice; fix: export the model again")
+            raise UserError(f"{file}: function {printable('.'.join(key[:2]))} is defined twice; fix: export the model again")
         functions[key] = reader.function(function, opsets)
     graph = reader.graph(message.graph, 0, frozenset())
     model = CheckedModel(file, graph, functions, opsets, as_text(message.producer_name))
@@ -234,7 +234,7 @@ class _Reader:
         return tuple(order), size
 
     def node(self, message: Any, index: int, visible: frozenset[str], where: str, depth: int) -> NodeDef:
-        at = f"{where} node {index} ({self.name(message.op_type)}):"
+        at = f"{where} node {index} ({printable(self.name(message.op_type))}):"
         attributes: dict[str, Attribute] = {}
         for proto in message.attribute:
             if proto.name in attributes:
@@ -327,7 +327,8 @@ def _require_few_instances(model: CheckedModel, limits: OnnxLimits) -> None:
             if key not in model.functions:
                 continue
             if key in active:
-                raise UserError(f"{model.file}: function {'.'.join(key[:2])} calls itself; fix: export the model again")
+                called = printable(".".join(key[:2]))
+                raise UserError(f"{model.file}: function {called} calls itself; fix: export the model again")
             if key not in counts:
                 active.add(key)
                 counts[key] = count(model.functions[key].body, depth + 1)

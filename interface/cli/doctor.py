@@ -15,7 +15,7 @@ from importlib import metadata
 from typing import Any
 
 from ... import __version__
-from ...promotion.errors import DeviceError, UserError
+from ...promotion.errors import DeviceError, UserError, printable
 from .text import wrapped
 
 Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
@@ -33,7 +33,7 @@ def section(title: str, lines: Iterable[str]) -> None:
     listed = list(lines)
     print(title if listed else f"{title} none")
     for line in listed:
-        print(wrapped(line, "  "))
+        print(wrapped(printable(line), "  "))
 
 
 def bytes_text(count: int) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...promotion import UserError
+from ...promotion.errors import printable
 from .arrays import assignment, device_name, read_array
 from .text import WIDTH, wrapped
 
@@ -131,13 +132,13 @@ def _compare(options: argparse.Namespace) -> int:
         print(wrapped(f"{sides[0]} and {sides[1]} agree: {found.compared} outputs"))
         return 0
     for name, each in found.outputs.items():
-        print(f"output {name}: {each.problem}"[:WIDTH])
+        print(printable(f"output {name}: {each.problem}")[:WIDTH])
     one, two = found.difference.first, found.difference.second
     print(f"first difference, of {found.compared} compared:")
-    print(f"  A: {one.describe()}")
+    print(f"  A: {printable(one.describe())}")
     if two is not one:
-        print(f"  B: {two.describe()}")
-    print(f"  {found.difference.problem}")
+        print(f"  B: {printable(two.describe())}")
+    print(f"  {printable(found.difference.problem)}")
     return 2
 
 

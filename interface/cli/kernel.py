@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...lowering.numerics import NUMERICS
 from ...promotion import DType, UserError
+from ...promotion.errors import printable
 from .text import WIDTH, wrapped
 from .triton_c import (
     STAGES,
@@ -277,10 +278,10 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], Array]) -> int
         outputs |= {name: files[name] for name in changed if name in files and name not in outputs}
     for name, path in outputs.items():
         _save(path, arrays[name])
-        print(f"{name}: {arrays[name].dtype}{list(arrays[name].shape)} -> {path}")
+        print(printable(f"{name}: {arrays[name].dtype}{list(arrays[name].shape)} -> {path}"))
     if not outputs:
         for name in changed:
-            print(f"{name}: {arrays[name].dtype}{list(arrays[name].shape)}")
+            print(printable(f"{name}: {arrays[name].dtype}{list(arrays[name].shape)}"))
             print(np.array2string(arrays[name], max_line_width=WIDTH, threshold=64))
     return status
 

@@ -22,7 +22,7 @@ from .kernel import add_compile, is_number
 from .models import add_models
 from .promotion import add_commands
 from .proving import add_prove
-from .text import WIDTH, printable, wrapped
+from .text import WIDTH, wrapped
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except JoineryError as error:
         text = f"joinery {options.name}: {error}"
-        print(printable(str(error)) if error.is_formatted else wrapped(text), file=sys.stderr)
+        print(error if error.is_formatted else wrapped(text), file=sys.stderr)
         return 2 if isinstance(error, UserError) else 1
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...promotion import DType, UserError
+from ...promotion.errors import printable, printable_lines
 from .arrays import assignment, read_array
 from .arrays import device as device_of
 from .doctor import bytes_text, section
@@ -216,7 +217,7 @@ def _run(options: argparse.Namespace) -> int:
     arrays = {name: read_array(path, DType(specs[name].dtype)) for name, path in inputs.items()}
     if options.sanitize:
         report = model.sanitize(**arrays)
-        print(f"sanitizer: {report}", file=sys.stderr if report.findings else sys.stdout)
+        print(printable_lines(f"sanitizer: {report}"), file=sys.stderr if report.findings else sys.stdout)
         results = dict(zip([spec.name for spec in model.outputs], report.outputs, strict=True))
         found = len(report.findings)
     else:
@@ -232,11 +233,11 @@ def _run(options: argparse.Namespace) -> int:
         except OSError as error:
             raise UserError(f"{path} cannot be written: {error.strerror or error}") from error
         if options.format != "json":
-            print(f"{name}: {array.dtype}{list(array.shape)} -> {path}")
+            print(printable(f"{name}: {array.dtype}{list(array.shape)} -> {path}"))
     if not outputs and options.format != "json":
         for name, array in results.items():
-            print(f"{name}: {array.dtype}{list(array.shape)}")
-            print(np.array2string(array, max_line_width=WIDTH, threshold=64))
+            print(printable(f"{name}: {array.dtype}{list(array.shape)}"))
+            print(printable_lines(np.array2string(array, max_line_width=WIDTH, threshold=64)))
     return 2 if found else 0
 
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...promotion import UnsupportedError, UserError
+from ...promotion.errors import printable_lines
 from .doctor import section
-from .text import printable
 
 if TYPE_CHECKING:
     from ...promotion.arrays import Array
@@ -66,7 +66,7 @@ def timed_runs(model: Model, arrays: Mapping[str, Any], options: argparse.Namesp
             section("kernels, per call", _kernel_lines(model, arrays))
         else:  # a table is as wide as it is
             print("kernels, per call")
-            print("\n".join(f"  {line}" for line in printable(str(profile)).splitlines()))
+            print("\n".join(f"  {line}" for line in printable_lines(str(profile)).split("\n")))
     return results
 
 

@@ -5,14 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from ...promotion.errors import printable_lines
+
 WIDTH = 80
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\r\t"}
-"""Escapes that replace control characters: text from a file must not move the cursor or set colours."""
-
-
-def printable(text: str) -> str:
-    """Show control characters as escapes, and leave the lines as they are."""
-    return text.translate(_CONTROLS)
 
 
 def wrapped(text: str, indent: str = "", hanging: str = "  ") -> str:
@@ -21,7 +16,7 @@ def wrapped(text: str, indent: str = "", hanging: str = "  ") -> str:
     Show control characters as escapes.
     """
     lines = []
-    for line in text.translate(_CONTROLS).splitlines():
+    for line in printable_lines(text).split("\n"):
         own = indent + line[: len(line) - len(line.lstrip())]
         lines += textwrap.wrap(
             line.strip(), WIDTH, initial_indent=own, subsequent_indent=own + hanging,

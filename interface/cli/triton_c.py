@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...promotion.errors import TritonCWarning, UserError
-from .text import printable, wrapped
+from ...promotion.errors import TritonCWarning, UserError, printable_lines
+from .text import wrapped
 
 if TYPE_CHECKING:
     from ..kernel import Kernel
@@ -142,7 +142,7 @@ def chosen_kernel(
     reasons = {each.bodies: reason for each, reason in tuned.dropped.items()}  # those of other numbers of warps are alike
     for bodies, reason in reasons.items():
         macros = ", ".join(f"{name}={body}" for name, body in bodies)
-        print(printable(f"dropped: {macros}\n{as_options(reason)}"), file=sys.stderr)
+        print(printable_lines(f"dropped: {macros}\n{as_options(reason)}"), file=sys.stderr)
     print(wrapped(f"fastest: {', '.join(f'{name}={value}' for name, value in best.defines.items())}"), file=sys.stderr)
     return best.kernel, best.warps
 
@@ -179,7 +179,7 @@ def triton_c_kernel(options: argparse.Namespace, path: str, numerics: str, debug
             single_precision_constants=options.single_precision_constants,
         )  # fmt: skip
     for each in caught:
-        print(printable(as_options(str(each.message))), file=sys.stderr)
+        print(printable_lines(as_options(str(each.message))), file=sys.stderr)
     return kernel
 
 

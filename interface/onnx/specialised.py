@@ -30,7 +30,7 @@ from ...graph.types import TensorType
 from ...lowering.artifact import TensorSpec
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType, string
-from ...promotion.errors import JoineryError, UnsupportedError, UserError
+from ...promotion.errors import JoineryError, UnsupportedError, UserError, printable
 from ...runtime.model.inputs import InputSpec, convert, describe
 from ...runtime.model.kernels import Kernel
 from ...runtime.model.profiling import Profile
@@ -208,8 +208,9 @@ class SpecialisedModel(Model):
 
     def _by_name(self, arrays: tuple[object, ...], named: Mapping[str, object]) -> dict[str, object]:
         names = [parameter.name for parameter in self._inputs]
+        listed = printable(", ".join(names))
         if len(arrays) > len(names):
-            raise UserError(f"model {self.name!r}: {len(arrays)} inputs; expected {', '.join(names)}; fix: one array for each")
+            raise UserError(f"model {self.name!r}: {len(arrays)} inputs; expected {listed}; fix: one array for each")
         values = dict(zip(names, arrays, strict=False))
         twice = sorted(set(values) & set(named))
         if twice:
@@ -218,7 +219,7 @@ class SpecialisedModel(Model):
         for problem, found in (("missing", set(names) - set(values)), ("unknown", set(values) - set(names))):
             if found:
                 raise UserError(
-                    f"model {self.name!r}: {problem} input {sorted(found)[0]!r}; fix: the inputs are {', '.join(names)}"
+                    f"model {self.name!r}: {problem} input {sorted(found)[0]!r}; fix: the inputs are {listed}"
                 )
         return values
 

@@ -24,6 +24,8 @@ _SMALL = (8, 40, 300, 3000)
 MAX_ELEMENTS = 1 << 22
 """Most elements of the arrays of a launch."""
 _MAX_PROGRAMS = 1 << 10
+_UNSAID = 1 << 12
+"""Elements of an array of which no extent is said. It has all that is reached; a launch that reaches more is none of it."""
 _OPERATIONS = 50_000
 """Operations that one launch may run, besides some for each of its kernel's: it may never end."""
 _ALL_OPERATIONS = 200_000
@@ -57,10 +59,15 @@ class Launches:
         self._ran: set[Hashable] = set()
         self._found: dict[Access, list[Counterexample]] = {}
         self._by_line: dict[tuple[str, str], list[Access]] = {}
+        self._at_line: dict[str, list[Access]] = {}
         for access in prepared.accesses:
             for line in {access.line, _own_line(access.line)}:
                 self._by_line.setdefault((_kind(access.op.name), line), []).append(access)
+            if not access.is_gather:
+                self._at_line.setdefault(_own_line(access.line), []).append(access)
         self._by_array: dict[tuple[str, str], dict[str, list[Access]]] = {}
+        said = {*parsed.extents, *[each.name for each in prepared.parameters if each.rank]}
+        self._unsaid = [name for name in prepared.arrays if name not in said]
         self.is_spent = False
 
     def sizes(self, world: World, formulas: Sequence[Formula], bound: int | None = None) -> dict[str, int] | None:
@@ -116,7 +123,8 @@ class Launches:
                 continue
             sizes, contents = found
             x, y, z = [evaluate(axis, sizes) for axis in self._parsed.grid]
-            extents = {name: evaluate(extent, sizes) for name, extent in self._parsed.extents.items()}
+            extents = dict.fromkeys(self._unsaid, _UNSAID)
+            extents |= {name: evaluate(extent, sizes) for name, extent in self._parsed.extents.items()}
             if x * y * z > _MAX_PROGRAMS or sum(extents.values()) > MAX_ELEMENTS:
                 continue
             for fill in self._fills(sizes, contents):
@@ -128,12 +136,21 @@ class Launches:
     def known(self, prop: str, accesses: tuple[Access, ...]) -> Counterexample | None:
         """Returns a launch that was found to break a property of one of the accesses; the other side of a race is another."""
         for access in accesses:
-            others = {_own_line(each.line) for each in accesses if each is not access} or {_own_line(access.line)}
-            for each in self._found.get(access, ()):
-                finding = each.finding
-                if finding.kind in _KINDS[prop] and (finding.kind != "race" or _own_line(finding.origin) in others):
+            other = next((each for each in accesses if each is not access), access)
+            for each in self.broken(prop, access):
+                if each.finding.kind != "race" or self._met(access, each.finding) == [other]:
                     return each
         return None
+
+    def broken(self, prop: str, access: Access) -> list[Counterexample]:
+        """Returns the launches that were found to break a property of an access, whatever is on the other side of a race."""
+        return [each for each in self._found.get(access, ()) if each.finding.kind in _KINDS[prop]]
+
+    def _met(self, access: Access, finding: Finding) -> list[Access]:
+        """Returns the accesses that may be on the other side of a race, of which a finding has the line alone."""
+        arrays = ("", self._arrays(access))
+        own = self._at_line.get(_own_line(finding.origin), [])
+        return [each for each in own if (each.writes or access.writes) and self._arrays(each) in arrays]
 
     def _run(
         self, confirm: Confirm, sizes: Mapping[str, int], extents: Mapping[str, int], grid: tuple[int, int, int],
@@ -149,11 +166,17 @@ class Launches:
         self._ran.add(key)
         findings, operations = confirm(sizes, extents, grid, fill, _OPERATIONS + _ROUNDS * self._length)
         self._left -= operations + _ROUNDS * self._length
-        for finding in findings:
-            guilty = self._guilty(finding)
+        blamed = [(finding, self._guilty(finding)) for finding in findings]
+        if any(finding.kind in _KINDS["bounds"] and not self._is_said(guilty) for finding, guilty in blamed):
+            return
+        for finding, guilty in blamed:
             if guilty is not None:
                 example = Counterexample(tuple(sizes.items()), grid, tuple(fill.items()), finding)
                 self._found.setdefault(guilty, []).append(example)
+
+    def _is_said(self, access: Access | None) -> bool:
+        """Returns whether an access is to an array of which an extent is said. None: one that is not known."""
+        return not self._unsaid or (access is not None and self._arrays(access) not in ("", *self._unsaid))
 
     def _guilty(self, finding: Finding) -> Access | None:
         """Returns the access that a finding is about; None if there are several that it could be."""
@@ -168,7 +191,8 @@ class Launches:
                 for access in possible:
                     own.setdefault(self._arrays(access), []).append(access)
             name = finding.address.partition(" ")[0].removeprefix("%")
-            possible = self._by_array[key].get(name, [])
+            own = self._by_array[key]
+            possible = [] if "" in own else own.get(name, [])  # one that is to no known array may be to this one
         return possible[0] if len(possible) == 1 else None
 
 

@@ -19,7 +19,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import NoMemoryEffect, Pure
 
 from ...promotion.dataclass import dataclass
-from ...promotion.errors import UnsupportedError
+from ...promotion.errors import UnsupportedError, printable
 from ..libdevice.signatures import SIGNATURES
 from ..tt import types as t
 from ..tt.arguments import parameters_of
@@ -29,7 +29,7 @@ from ..tt.dialect.functions import FuncOp, called_functions
 from ..tt.dialect.memory.atomics import MEMORY_SCOPES
 from ..tt.dialect.memory.descriptor_types import TensorDescType
 from ..tt.facts import DIVISIBILITY, parameter_attributes
-from ..tt.op_locations import OpLocations, printable, source_line
+from ..tt.op_locations import OpLocations, source_line
 from ..tt.transforms.pipeline import Pipeline, copy_function
 from .evaluate.elements import has_size
 from .evaluate.undefined import Undefined
@@ -270,9 +270,23 @@ def taken_names(function: FuncOp) -> frozenset[str]:
 
 
 def ambiguous(function: FuncOp, name: str) -> bool:
-    """Returns whether a name that is no parameter's could be meant to be one's, or a part's, as they are in the text."""
-    texts = {*map(_plain, _texts_of(function))}
-    return bool((_meant(name) | _meant(name.partition(".")[0])) & texts)
+    """Returns whether a name that is no parameter's could be meant to be one's, or a part's, as the text or proofs call it."""
+    known = {*map(_plain, (*_texts_of(function), *parameter_names(function)))}
+    return bool((_meant(name) | _meant(name.partition(".")[0])) & known)
+
+
+def renamed(function: FuncOp, wanted: str | None = None) -> tuple[str, ...]:
+    """Returns which parameter of the text is meant by each name that is not the text's, in sentences that proofs print.
+
+    wanted: only of parameters that this name could be meant for.
+    """
+    found = []
+    meant = None if wanted is None else _meant(wanted) | _meant(wanted.partition(".")[0])
+    for position, (name, text) in enumerate(zip(parameter_names(function), _texts_of(function), strict=True)):
+        if name != text and (meant is None or not meant.isdisjoint((_plain(text), _plain(name)))):
+            written = f"%{printable(text)}" if text else "without a name"
+            found.append(f"{name} is the parameter {written}, number {position} of the text, counted from 0")
+    return tuple(found)
 
 
 def _texts_of(function: FuncOp) -> list[str]:
@@ -403,5 +417,5 @@ def _operands(op: Operation) -> tuple[SSAValue | None, SSAValue | None]:
 
 __all__ = [
     "GATHER", "Access", "PreparedFunction", "ProofParameter", "ambiguous", "claims_of", "ends_at_once", "line_of",
-    "parameter_names", "prepare", "taken_names",
+    "parameter_names", "prepare", "renamed", "taken_names",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from .evaluate.values import Pointer, Unknown
 from .found import SHOWN, Found, joined, shown
 from .launches import Confirm
 from .overflow import Overflow
-from .preparation import Access, PreparedFunction, ambiguous
+from .preparation import Access, PreparedFunction, ambiguous, renamed
 from .proof import NEVER, PROPERTIES, TERMINATION, UNKNOWN, AccessVerdict, Proof
 from .races import Races
 from .specify.expressions import names_in
@@ -77,10 +77,11 @@ class Prover:
                     f"prove: {name!r} is no integer; numbers: {', '.join(numbers) or 'none'}, and new names"
                 )
             if name not in numbers and ambiguous(self.prepared.original, name):
+                meant = "".join([f"; {each}" for each in renamed(self.prepared.original, name)])
                 raise UserError(
                     f"prove: which parameter of @{function} {name!r} is, is not known, as texts are read without the numbers "
-                    f"at the end of names; numbers: {', '.join(numbers) or 'none'}; fix: one of these, or a new name that is "
-                    "like no other"
+                    f"at the end of names; numbers: {', '.join(numbers) or 'none'}{meant}; fix: one of these, or a new name "
+                    "that is like no other"
                 )
 
     def prove(self, properties: Sequence[str]) -> Proof:
@@ -112,7 +113,8 @@ class Prover:
         return Proof(
             self.prepared.function.sym_name.data, self.specification, tuple(properties),
             tuple([self._possible(each) for each in verdicts]),
-            tuple([*self.specification.assume, *world.promises]), tuple(sorted((example or {}).items())),
+            tuple([*self.specification.assume, *renamed(self.prepared.original), *world.promises]),
+            tuple(sorted((example or {}).items())),
             world.solver.asked, world.solver.steps,
         )  # fmt: skip
 

@@ -46,6 +46,10 @@ class Races:
         for accesses in groups.values():
             self._group(accesses)
         self._stray(strays)
+        for access, found in list(self._found.items()):
+            if found.verdict == UNKNOWN and not access.obstacle:  # it may meet one of several accesses of a line
+                for example in self._bounds.launches.broken("races", access)[:1]:
+                    self._worsen(access, Found(REFUTED, counterexample=example))
         self._rely()
         return self._found
 

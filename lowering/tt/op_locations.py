@@ -7,6 +7,7 @@ import io
 from xdsl.dialects.builtin import ArrayAttr, CallSiteLoc, FileLineColLoc, FusedLoc, NameLoc
 from xdsl.ir import Attribute, Operation
 
+from ...promotion.errors import printable
 from .printing import BlockPrinter
 
 _MAX_TEXT = 200
@@ -44,11 +45,6 @@ def _line_of(location: Attribute, depth: int, known: dict[int, str | None]) -> s
             found = (_line(each, depth, known) for each in location.locations)
             return next((line for line in found if line is not None), None)
     return None
-
-
-def printable(name: str) -> str:
-    """Returns a name with escapes for what begins new lines, and the like: texts of strangers have any names."""
-    return name if name.isprintable() else repr(name)[1:-1]
 
 
 class _Numbering(BlockPrinter):
@@ -89,7 +85,7 @@ class OpLocations:
                 line += text.count("\n", at, start)
                 at = start
                 end = text.find("\n", start)
-                self._lines[each] = (line + 1, text[start : end if end >= 0 else len(text)].strip())
+                self._lines[each] = (line + 1, printable(text[start : end if end >= 0 else len(text)].strip()))
         return self._lines.get(op, (0, op.name))
 
     def text(self, op: Operation) -> str:

@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation
 
-from ...promotion.errors import JoineryError, KernelAssertionError, called_from
+from ...promotion.errors import JoineryError, KernelAssertionError, called_from, printable
 
 MAX_FUSED = 16
 """Most lines that one location names."""
@@ -58,10 +58,10 @@ def fuse_locations(function: Operation, other: Operation) -> None:
 
 
 def source_location(op: Operation) -> tuple[str, int] | None:
-    """Returns (file, line) of an operation's location; for inlined code the one in the callee, for fused
-    locations the first known one. None if there is none."""
+    """Returns (file, line) of an operation's location, the file's name as messages show it; for inlined code the one in
+    the callee, for fused locations the first known one. None if there is none."""
     found = first_line(op.location)
-    return None if found is None else (found.filename.data, found.line.data)
+    return None if found is None else _shown(found)
 
 
 def first_line(location: Attribute) -> FileLineColLoc | None:
@@ -87,7 +87,11 @@ def first_line(location: Attribute) -> FileLineColLoc | None:
 
 def callers_of(op: Operation) -> tuple[tuple[str, int], ...]:
     """Returns (file, line) of the calls through which an operation became a part of its function, the innermost first."""
-    return tuple([(each.filename.data, each.line.data) for each in _frames(op.location)[1:]])
+    return tuple([_shown(each) for each in _frames(op.location)[1:]])
+
+
+def _shown(position: FileLineColLoc) -> tuple[str, int]:
+    return printable(position.filename.data), position.line.data
 
 
 def calls_to(root: Operation, line: tuple[str, int]) -> tuple[tuple[str, int], ...]:

@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from ...promotion.errors import InternalError, JoineryError
+from ...promotion.errors import InternalError, JoineryError, printable
 from ..tt.analysis.control_flow import terminator
 from . import types as t
 from .analysis.dominance import dominated
@@ -102,7 +102,7 @@ def _cause(problem: BaseException) -> str:
     while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None:
         chain.append(inner)
     own = [each for each in chain if isinstance(each, VerifyException)]
-    message = str((own or chain)[-1]).strip() or type(chain[-1]).__name__
+    message = printable(str((own or chain)[-1]).strip()) or type(chain[-1]).__name__
     return message if len(message) <= 1000 else f"{message[:1000]} …"
 
 
@@ -151,7 +151,7 @@ def _check_passed(op: Operation) -> None:
 
 def _one_line(op: Operation) -> str:
     try:
-        text = str(op).split("\n")[0]
+        text = printable(str(op).split("\n")[0])
     except Exception:  # an operation too broken to print still has a name
         text = op.name
     return text if len(text) <= 240 else f"{text[:240]} …"

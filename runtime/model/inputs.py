@@ -13,7 +13,7 @@ from ...lowering.artifact import TensorSpec
 from ...promotion.arrays import Array, DeviceArray, is_masked
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
-from ...promotion.errors import UserError
+from ...promotion.errors import UserError, printable
 from ..host.dlpack import host_array, is_exported
 
 _BUILD_BY_VIEW = {1: "uint8", 2: "uint16"}
@@ -35,7 +35,7 @@ class InputSpec:
 
 def describe(spec: TensorSpec) -> str:
     """Formats a tensor's name, dtype and shape: `x: float32[batch, 784]`."""
-    return f"{spec.name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]"
+    return printable(f"{spec.name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]")
 
 
 def convert(spec: InputSpec, value: object, model: str) -> Array:

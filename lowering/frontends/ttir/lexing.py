@@ -7,6 +7,7 @@ import re
 from xdsl.utils.exceptions import ParseError
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
 
+from ....promotion.errors import in_columns, printable
 from ...tt.limits import MAX_LITERAL, MAX_SHAPE
 
 
@@ -46,9 +47,9 @@ def with_position(text: str, start: int, source: str, message: str) -> str:
     start = min(start, len(text))
     begin, end = text.rfind("\n", 0, start) + 1, text.find("\n", start)
     first = max(begin, start - 60)
-    excerpt = text[first : min(len(text) if end < 0 else end, start + 60)].replace("\t", " ").rstrip()
+    excerpt = in_columns(text[first : min(len(text) if end < 0 else end, start + 60)].rstrip())
     shown = message if len(message) <= 500 else f"{message[:500]} …"
-    return f"{source}:{line_and_column(text, start)}: {shown}\n  {excerpt}\n  {' ' * (start - first)}^"
+    return f"{source}:{line_and_column(text, start)}: {printable(shown)}\n  {excerpt}\n  {' ' * (start - first)}^"
 
 
 def line_and_column(text: str, start: int) -> str:

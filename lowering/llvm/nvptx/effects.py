@@ -16,7 +16,7 @@ from math import prod
 
 from xdsl.ir import Operation
 
-from ....promotion.errors import UnsupportedError
+from ....promotion.errors import UnsupportedError, printable
 from ...linear_layouts.distributed import default_blocked
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import ThreadPredicate
@@ -66,11 +66,10 @@ def _assert(k: KernelContext, op: Operation) -> None:
 
 def _fail_unless(k: KernelContext, condition: V, predicate: V | None, what: Assertion, where: str) -> None:
     file, line = what.location or UNKNOWN
-    file = file.replace("\0", "")
-    function = f"{k.name}{where}"
-    k.messages.assertions.setdefault(f"{what.message} ({file}:{line}, {function})", what)
+    message, function = printable(what.message), f"{k.name}{where}"  # the device prints it itself
+    k.messages.assertions.setdefault(f"{message} ({file}:{line}, {function})", what)
     fails = k.f.binary("xor", condition, TRUE)
-    texts = [k.messages.text(each) for each in (what.message, file, function)]
+    texts = [k.messages.text(each) for each in (message, file, function)]
     k.f.module.declare(ASSERT, "void", ["ptr", "ptr", "i32", "ptr", "i64"])
     with k.t.where(k.t.both(fails, predicate)):
         k.f.call(ASSERT, "void", [texts[0], texts[1], i32(line), texts[2], i64(1)])
@@ -82,7 +81,7 @@ def _fail_unless(k: KernelContext, condition: V, predicate: V | None, what: Asse
 def _print(k: KernelContext, op: Operation) -> None:
     attrs = attributes(op)
     program = [k.t.call(f"read.ptx.sreg.ctaid.{axis}", [], "i32") for axis in "xyz"]
-    prefix, location = _checked(op, str(attrs["prefix"])).replace("%", "%%"), "pid (%d, %d, %d)"
+    prefix, location = printable(_checked(op, str(attrs["prefix"]))).replace("%", "%%"), "pid (%d, %d, %d)"
     if not op.operands:
         with k.t.where(_one_of_copies(k, _in_order(k, ()))):
             _vprintf(k, f"{location}{prefix}\n", program, k.f.alloca("i8", 4 * len(program), 8))

@@ -152,7 +152,7 @@ def iteration(run: Run, loop: Operation) -> Polynomial:
         if first is not None and last is not None:
             high = max(0, last - 1 - first) // max(1, least or 1)
     # The key has all that is said of it, as it may be asked for under other conditions, too.
-    return run.terms.atom((loop, "iteration", high), "iteration", 0, high, run.around(loop))
+    return run.terms.atom((loop, "iteration", high), "iteration()", 0, high, run.around(loop))
 
 
 def runs(run: Run, loop: Operation) -> Formula:

@@ -82,7 +82,7 @@ def _constant(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
         return [implies(equal(index, at), equal(made, number)) for at, number in enumerate(numbers)]
 
     key = ("table", _op(ssa), index)
-    return Integer(ev.terms.atom(key, "table", min(numbers), max(numbers), ev.terms.depends(index), facts), width)
+    return Integer(ev.terms.atom(key, "table()", min(numbers), max(numbers), ev.terms.depends(index), facts), width)
 
 
 def _number(value: int, width: int) -> Value:

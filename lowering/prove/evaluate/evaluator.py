@@ -81,7 +81,7 @@ class Run:
         self.loads: dict[Operation, None] = {}
         self.program = tuple(
             [terms.atom(
-                ("program", axis), f"p_{'xyz'[axis]}", 0, (1 << 31) - 2, (PROGRAM,),
+                ("program", axis), f"program({'xyz'[axis]})", 0, (1 << 31) - 2, (PROGRAM,),
                 _below(grid[axis]),
             ) if grid[axis].number != 1 else ZERO for axis in range(3)]
         )  # fmt: skip
@@ -90,7 +90,7 @@ class Run:
         """Returns free lanes of a block."""
         found = []
         for axis, extent in enumerate(shape):
-            label = f"lane{axis if len(shape) > 1 else ''}"
+            label = f"lane({axis if len(shape) > 1 else ''})"  # no name of a parameter has parentheses
             key = ("lane", axis, extent)
             found.append(ZERO if extent == 1 else self.terms.atom(key, label, 0, extent - 1, (PROGRAM, LANE)))
         return tuple(found)

@@ -33,7 +33,7 @@ def _iterations(run: Run, loop: Operation) -> Polynomial | None:
             implies(both(counts, at_least(low, end)), equal(count, 0)),
         ]
 
-    return run.terms.atom(("iterations", low, end, step), "iterations", 0, None, run.terms.depends(low, end, step), facts)
+    return run.terms.atom(("iterations", low, end, step), "iterations()", 0, None, run.terms.depends(low, end, step), facts)
 
 
 # Values
@@ -111,7 +111,7 @@ def _unknown(run: Run, loop: Operation, number: int, lanes: Lanes, width: int) -
     """Returns any number of a width, which stands for a carried one in an induction."""
     half = 1 << (width - 1)
     depends = run.around(loop) | run.terms.depends(*lanes)
-    return run.terms.atom((loop, number, lanes, "induction"), "carried", -half, half - 1, depends)
+    return run.terms.atom((loop, number, lanes, "induction"), "carried()", -half, half - 1, depends)
 
 
 def _following(run: Run, loop: Operation, number: int, lanes: Lanes, taken: Value) -> Value | None:

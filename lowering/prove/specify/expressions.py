@@ -68,7 +68,7 @@ class Joined:
 Assumption: TypeAlias = Comparison | Joined
 
 RELATIONS = ("<=", ">=", "==", "!=", "<", ">")
-_TOKEN = re.compile(r"\s*(?:(?P<number>\d+)|(?P<name>[A-Za-z_][\w.]*)|(?P<sign>\[:\]|\*\*|//|<=|>=|==|!=|[-+*%<>(),]))")
+_TOKEN = re.compile(r"\s*(?:(?P<number>[0-9]+)|(?P<name>[A-Za-z_][\w.]*)|(?P<sign>\[:\]|\*\*|//|<=|>=|==|!=|[-+*%<>(),]))")
 _FUNCTIONS = ("cdiv", "min", "max")
 
 
@@ -114,7 +114,8 @@ class _Reader:
 
     def finish(self) -> None:
         if self.peek():
-            self.fail(f"{self.peek()!r} is left over")
+            more = "" if self.what != "assumption" else "; assumptions are joined by 'and', or each has a text of its own"
+            self.fail(f"{self.peek()!r} is left over{more}")
 
     def size(self) -> Expression:
         self.depth += 1

@@ -63,8 +63,9 @@ class Specification:
         if not 1 <= len(axes) <= 3 or any(isinstance(each, bool) or not isinstance(each, str | int) for each in axes):
             raise UserError(f"prove: grid={grid!r}: expected one to three sizes, as in grid=('cdiv(n, 32)', 'm')")
         texts = [str(axis) for axis in axes]
-        x, y, z = (*texts, "1", "1", "1")[:3]
-        return Specification(tuple(assume), tuple([(name, str(size)) for name, size in extents.items()]), (x, y, z))
+        x, y, z = [_one_line(each) for each in (*texts, "1", "1", "1")[:3]]
+        sizes = [(name, _one_line(str(size))) for name, size in extents.items()]
+        return Specification(tuple(map(_one_line, assume)), tuple(sizes), (x, y, z))
 
     def parsed(self) -> ParsedSpecification:
         """Parses all expressions. Raises `UserError`."""
@@ -88,6 +89,11 @@ class Specification:
         assume = ", ".join([repr(text) for text in self.assume])
         grid = [axis for at, axis in enumerate(self.grid) if at == 0 or any(each != "1" for each in self.grid[at:])]
         return f"assume=[{assume}], extents={{{extents}}}, grid=({', '.join(map(repr, grid))},)"
+
+
+def _one_line(text: str) -> str:
+    """Returns an expression in one line, as proofs print it. It means the same: white space only separates its parts."""
+    return " ".join(text.split())
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:

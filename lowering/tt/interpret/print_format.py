@@ -17,6 +17,7 @@ from itertools import islice, product
 import numpy as np
 
 from ....promotion.arrays import Array
+from ....promotion.errors import printable
 
 MAX_LINES = 1 << 16
 """Most lines that one execution of a tt.print writes; one more line tells how many elements were left out."""
@@ -33,14 +34,15 @@ def print_lines(
     """Returns the lines of one `tt.print`, without line ends.
 
     Args:
-        prefix: written as it is between the position and the value; Triton's front end makes it " text: ".
+        prefix: stands between the position and the value; Triton's front end makes it " text: ". What would begin another
+            line or drive a terminal is escaped.
         hexadecimal: bits instead of numbers.
         signed: for each value, whether its integers are signed.
         program: the program's position along x, y, z.
         values: arrays (one line per element) and NumPy scalars; integers have a signed dtype, i1 is bool.
         pointers: for each value, whether its integers are addresses.
     """
-    position = f"pid ({', '.join(str(int(axis)) for axis in program)})"
+    position, prefix = f"pid ({', '.join(str(int(axis)) for axis in program)})", printable(prefix)
     if not values:
         return [f"{position}{prefix}"]
     arrays = [np.asarray(value) for value in values]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import field, replace
 
 from ....promotion.dataclass import dataclass
-from ....promotion.errors import UserError, public
+from ....promotion.errors import UserError, printable, printable_lines, public
 
 MAX_FINDINGS = 100
 """Most different findings that are kept; more are only counted."""
@@ -44,6 +44,12 @@ class Finding:
     origin: str = ""
     other_program: Program | None = None
     count: int = 1
+
+    def __post_init__(self) -> None:
+        # Here nobody who composes one can forget it; a message alone has several lines, where a run could not go on.
+        for name in ("kind", "operation", "line", "address", "origin"):
+            object.__setattr__(self, name, printable(getattr(self, name)))
+        object.__setattr__(self, "message", printable_lines(self.message))
 
     def __str__(self) -> str:
         of_program = "" if self.program is None else f", program {self.program}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ....promotion.dataclass import dataclass
-from ....promotion.errors import UserError, public
+from ....promotion.errors import UserError, printable, public
 
 MAX_SHOWN = 100
 """How many characters of an instruction a message shows."""
@@ -35,16 +35,16 @@ class Finding:
     callers: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
-        text = self.instruction if len(self.instruction) <= MAX_SHOWN else f"{self.instruction[:MAX_SHOWN]} …"
+        text = printable(self.instruction if len(self.instruction) <= MAX_SHOWN else f"{self.instruction[:MAX_SHOWN]} …")
         offset = f"PTX line {self.line}: {text}: " if self.line else ""
-        source = f" [{self.source[0]}:{self.source[1]}]" if self.source else ""
+        source = f" [{printable(self.source[0])}:{self.source[1]}]" if self.source else ""
         threads = (
             f", thread{'s' if len(self.lanes) > 1 else ''} {', '.join(map(str, self.lanes))}"
             if self.lanes
             else ""
         )
-        calls = "".join(f", called from {file}:{line}" for file, line in self.callers)
-        return f"{offset}{self.kind}: {self.message} (program {self.cta}{threads}){source}{calls}"
+        calls = "".join(f", called from {printable(file)}:{line}" for file, line in self.callers)
+        return f"{offset}{self.kind}: {printable(self.message)} (program {self.cta}{threads}){source}{calls}"
 
 
 @public

@@ -11,6 +11,7 @@ pytest.importorskip("z3")
 from joinery.lowering.prove.launches import Launches
 from joinery.lowering.prove.preparation import prepare
 from joinery.lowering.prove.specify.expressions import holds, parse_assumption
+from joinery.lowering.prove.specify.specification import Specification
 from joinery.lowering.tt.sanitize.findings import Finding
 
 from ...support.proving import attacks, attacks_mended, attacks_on_control, attacks_on_memory
@@ -123,7 +124,8 @@ def test_findings_belong_to_one_access_or_to_none() -> None:
   tt.store %y, %n : !tt.ptr<i32> loc("k.py":5:0)""")
     prepared = prepare(made._function)
     names = dict(zip(prepared.accesses, ("x", "y"), strict=True))
-    launches = Launches(prepared, None, None, lambda access: names[access])  # type: ignore[arg-type]
+    specification = Specification.of((), {"x": 4, "y": 4}, 1).parsed()
+    launches = Launches(prepared, specification, None, lambda access: names[access])
 
     def finding(address: str) -> Finding:
         return Finding("out-of-bounds", "", "tt.store %y, %n : !tt.ptr<i32>", "k.py:5:0", (0, 0, 0), (), address)
@@ -163,6 +165,67 @@ def test_the_name_of_a_file_begins_no_line_of_a_proof() -> None:
     proof = made.prove((), {"x": 4}, 1, ("bounds",))
     assert proof.verdict("bounds") == "refuted"
     assert not any(line.strip() == "bounds: proven" for line in str(proof).splitlines())
+
+
+def test_an_array_without_an_extent_has_what_is_reached_in_launches_that_refute_others() -> None:
+    """Launches gave it no element, so an access to it was refuted where another access was."""
+    made = kernel("%x: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i32", """
+  %p = tt.get_program_id x : i32
+  %out = tt.addptr %x, %n : !tt.ptr<i32>, i32
+  %v = tt.load %out : !tt.ptr<i32>
+  %at = tt.addptr %y, %p : !tt.ptr<i32>, i32
+  tt.store %at, %v : !tt.ptr<i32>""")
+    proof = made.prove(["n >= 0"], {"x": "n"}, "grid_x", ("bounds",))
+    assert [each.verdict for each in proof.accesses] == ["refuted", "unknown"]
+    assert "y has no extent" in proof.accesses[1].reason
+
+
+def test_a_launch_that_leaves_an_array_without_an_extent_refutes_nothing() -> None:
+    made = kernel("%x: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i32", """
+  %far = arith.constant -1 : i32
+  %at = tt.addptr %y, %far : !tt.ptr<i32>, i32
+  %v = tt.load %at : !tt.ptr<i32>
+  %out = tt.addptr %x, %n : !tt.ptr<i32>, i32
+  tt.store %out, %n : !tt.ptr<i32>""")
+    assert [each.verdict for each in made.prove(["n >= 0"], {"x": "n"}, 1, ("bounds",)).accesses] == ["unknown", "unknown"]
+    both = made.prove(["n >= 0"], {"x": "n", "y": "n"}, 1, ("bounds",))
+    assert [each.verdict for each in both.accesses] == ["refuted", "refuted"]
+
+
+def test_an_access_to_no_known_array_may_be_the_one_that_a_finding_is_about() -> None:
+    """The first store of the line was refuted by what the second one does, to an array that is selected."""
+    made = kernel("%z: !tt.ptr<i32>, %x: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i32, %m: i32", """
+  %c0 = arith.constant 0 : i32
+  %is_x = arith.cmpi slt, %m, %c0 : i32
+  %some = arith.cmpi slt, %c0, %n : i32
+  %of_x = tt.addptr %x, %m : !tt.ptr<i32>, i32
+  %one = arith.select %is_x, %of_x, %y : !tt.ptr<i32>
+  %out = tt.addptr %z, %m : !tt.ptr<i32>, i32
+  tt.store %out, %n : !tt.ptr<i32> loc("k.py":4:1)
+  tt.store %x, %n, %some : !tt.ptr<i32> loc("k.py":3:1)
+  tt.store %one, %n : !tt.ptr<i32> loc("k.py":3:1)""")
+    proof = made.prove(["n >= 0"], {"x": "n", "y": "n", "z": "n"}, 1, ("bounds",))
+    assert [each.verdict for each in proof.accesses] == ["refuted", "proven", "unknown"]
+
+
+def test_a_race_with_one_access_of_a_line_refutes_no_other_one() -> None:
+    """Squares are 0 or 1 modulo 4, so the second load meets no store; it was refuted by the race of the first."""
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", """
+  %p = tt.get_program_id x : i32
+  %c1 = arith.constant 1 : i32
+  %c2 = arith.constant 2 : i32
+  %c3 = arith.constant 3 : i32
+  %is_last = arith.cmpi eq, %p, %c1 : i32
+  %at = tt.addptr %x, %c2 : !tt.ptr<i32>, i32
+  tt.store %at, %c1, %is_last : !tt.ptr<i32> loc("k.py":3:1)
+  %v = tt.load %at : !tt.ptr<i32> loc("k.py":4:1)
+  %square = arith.muli %n, %n : i32
+  %rest = arith.andi %square, %c3 : i32
+  %other = tt.addptr %x, %rest : !tt.ptr<i32>, i32
+  %w = tt.load %other : !tt.ptr<i32> loc("k.py":4:1)""")
+    proof = made.prove((), {"x": 4}, "grid_x", ("races",))
+    assert [each.verdict for each in proof.accesses] == ["refuted", "unknown", "unknown"]
+    assert "race" in str(proof.accesses[0].counterexample)
 
 
 def test_many_accesses_are_refuted_by_few_launches() -> None:

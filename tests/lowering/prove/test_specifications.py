@@ -51,6 +51,37 @@ def test_what_is_no_size_is_refused_with_its_place(text: str, why: str) -> None:
     assert why in str(caught.value)
 
 
+def test_a_specification_in_several_lines_is_what_it_says_in_one() -> None:
+    one = kernel().prove(["n >= 1 and n < 9"], {"x": "n"}, ["cdiv(n, 4)", "1"], properties=["bounds"])
+    several = kernel().prove(["n >= 1\n and n\r\n\t< 9\u2028"], {"x": "n\n"}, ["cdiv(n,\x0b4)", "\n1"], properties=["bounds"])
+    assert str(several) == str(one)
+    assert several.as_html() == one.as_html()
+    assert several.as_json() == one.as_json()
+    assert all(map(str.isprintable, str(several).split("\n")))
+    assert "assume: n >= 1 and n < 9" in str(one.specification).split("\n")
+    assert str(kernel().prove.verify(several.as_json())) == str(one)
+    stored = json.loads(one.as_json())
+    for changed in ({"assume": ["n >= 1 and n\n< 9"]}, {"extents": {"x": "n\n"}}, {"grid": ["cdiv(n,\n4)", "1", "1"]}):
+        with pytest.raises(jn.UserError, match="says other than what is proven now"):
+            kernel().prove.verify(json.dumps(stored | changed))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028", "\x1b[2J", "\u202e"])
+def test_no_line_of_a_specification_passes_for_one_of_a_proof(end: str) -> None:
+    given: list[dict[str, Any]] = [
+        {"assume": [f"n >= 1{end}m >= 2"]}, {"assume": f"n >= 1{end}m >= 2"}, {"assume": [f"n >= 1{end}bounds: proven"]},
+        {"extents": {"x": f"n{end}bounds: proven"}}, {"extents": {f"x{end}": "n"}}, {"grid": f"n{end}bounds: proven"},
+    ]  # fmt: skip
+    for each in given:
+        with pytest.raises(jn.UserError) as caught:
+            kernel().prove(**each)
+        assert str(caught.value).startswith("prove: ")
+        assert str(caught.value).isprintable()
+    if end.isspace():
+        with pytest.raises(jn.UserError, match="'m' is left over; assumptions are joined by 'and', or each has a text"):
+            kernel().prove([f"n >= 1{end}m >= 2"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -180,6 +211,30 @@ def test_a_descriptor_whose_parts_have_a_name_of_the_text_is_called_by_its_posit
     head += ", %arg1.shape.0: i32"
     made = jn.kernel.from_ttir(f"tt.func public @k({head}) {{\n  tt.return\n}}\n")
     assert parameter_names(made._function) == ("x", "arg1_", "arg2", "d_shape", "e", "arg5")
+    lines = str(made.prove()).split("\n")
+    for name, text, position in (("arg1_", "d", 1), ("arg2", "d.shape.0", 2), ("arg5", "arg1.shape.0", 5)):
+        assert lines.count(f"  {name} is the parameter %{text}, number {position} of the text, counted from 0") == 1
+    assert sum("of the text, counted" in line for line in lines) == 3  # the others are called as the text calls them
+    for wrong in ("arg2.shape.0", "arg1_.shape.1", "arg5.x", "d"):
+        with pytest.raises(jn.UserError, match="is not known, as texts are read without"):
+            made.prove([f"{wrong} >= 1"])
+
+
+def test_reasons_call_nothing_by_the_name_of_a_parameter() -> None:
+    made = jn.kernel.from_ttir("""tt.func public @k(%x: !tt.ptr<i32>, %p_x: i32, %lane: i32) {
+      %p = tt.get_program_id x : i32
+      %r = tt.make_range {start = 0 : i32, end = 4 : i32} : tensor<4xi32>
+      %some = arith.addi %p, %p_x : i32
+      %all = tt.splat %some : i32 -> tensor<4xi32>
+      %index = arith.muli %all, %r : tensor<4xi32>
+      %to = tt.splat %x : !tt.ptr<i32> -> tensor<4x!tt.ptr<i32>>
+      %at = tt.addptr %to, %index : tensor<4x!tt.ptr<i32>>, tensor<4xi32>
+      tt.store %at, %r : tensor<4x!tt.ptr<i32>>
+      tt.return
+    }""")
+    (verdict,) = made.prove((), {"x": "lane"}, properties=("overflow",)).accesses
+    assert "program(x)" in verdict.reason
+    assert "p_x + program(x)" in verdict.reason or "program(x) + p_x" in verdict.reason
 
 
 @pytest.mark.parametrize("head", ["%grid_x_1: i32, %grid_x_2: i32", "%grid_x: f32, %n: i32", "%grid-x: i32, %n: i32"])

@@ -78,7 +78,10 @@ class _Recording(PlainTranslation):
             value = None if stored is None else np.broadcast_to(np.asarray(env[stored]), shape).reshape(-1)
             machine.note(access, addresses[live], None if value is None else value[live])
             if result is not None:
-                env[result] = machine.draw(op.results[0], addresses)
+                drawn = machine.draw(op.results[0], addresses)
+                if op.name == "tt.load" and len(operands) > 2:  # what lanes get that take no part
+                    drawn = np.where(live.reshape(shape), drawn, env[operands[2]]).astype(np.asarray(drawn).dtype)[()]
+                env[result] = drawn
 
         return touch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from .....promotion.dataclass import dataclass
-from .....promotion.errors import UserError
+from .....promotion.errors import UserError, in_columns, printable
 from .source import Source, Token
 
 MAX_ERRORS = 20
@@ -37,13 +37,14 @@ class Location:
     def of(cls, token: Token, what: str = "") -> Location:
         """Return the position at which a token is written."""
         file, line, column = token.position
-        text = token.source.line(token.start).expandtabs(1).rstrip()
+        text = in_columns(token.source.line(token.start)).rstrip()
         first = max(0, min(column - 1 - _MAX_EXCERPT // 2, len(text) - _MAX_EXCERPT))
         is_written = token.source.spliced.startswith(token.text, token.start)  # else a macro has made it
         _, end_line, end_column = token.source.position(token.start + (len(token.text) if is_written else 1))
         if end_line < line:  # behind a line that #line renumbers
             end_line, end_column = line, column + 1
-        return cls(what, file, line, column, text[first : first + _MAX_EXCERPT], column - 1 - first, end_line, end_column)
+        excerpt = text[first : first + _MAX_EXCERPT]
+        return cls(what, printable(file), line, column, excerpt, column - 1 - first, end_line, end_column)
 
     @property
     def position(self) -> dict[str, object]:
@@ -154,7 +155,7 @@ class Diagnostics:
             if len(notes) > _MAX_MACROS:
                 notes = [*notes[: _MAX_MACROS // 2], *notes[-_MAX_MACROS // 2 :]]
             locations = [Location.of(uses[0]), *notes]
-        self.found.append(Diagnostic(severity, message, fix, tuple(locations)))
+        self.found.append(Diagnostic(severity, printable(message), printable(fix), tuple(locations)))
         outermost = uses[0] if uses else token
         self._order.append((self._sources.setdefault(outermost.source, len(self._sources)), outermost.start))
         return True
