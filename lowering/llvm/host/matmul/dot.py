@@ -237,12 +237,13 @@ class Dots:
 
     def dot(
         self, a: Node, b: Node, c: Node, precision: str, into: Stored | None = None, wanted: Wanted = EVERYTHING,
-        ordered: bool = False,
+        ordered: bool = False, target: Stored | None = None,
     ) -> Stored:  # fmt: skip
         """Emits `c + a · b` for a (M, K), b (K, N), c (M, N) and returns the result in scratch.
 
         `into`: scratch that already holds c and is updated in place. `ordered`: floats are summed in the order of
-        `tt/transforms/numerics/fix_order.py`. UnsupportedError for operands of another rank.
+        `tt/transforms/numerics/fix_order.py`. `target`: memory for sums that begin with zeros, in place of scratch.
+        UnsupportedError for operands of another rank.
         """
         if len(a.shape) != 2:
             raise UnsupportedError(
@@ -251,7 +252,7 @@ class Dots:
         ev = self.ev
         if c.shape[1] == 1 and ordered:
             return self._column_in_order(a, b, c, precision, into)
-        if not ordered and self._is_read_across(a, b, c):
+        if not ordered and self.is_read_across(a, b, c):
             left, right, start = (view(node, node.shape[::-1], (1, 0)) for node in (b, a, c if into is None else into))
             turned = self.dot(left, right, start, precision, None, wanted.turned)
             found = Stored(c.shape, c.elem, turned.pointer, turned.strides[::-1], turned.memory)
@@ -265,7 +266,7 @@ class Dots:
             if product is not None:
                 return product
         fresh = into is None
-        target = ev.scratch(c.shape, c.elem) if into is None else into
+        target = target or (ev.scratch(c.shape, c.elem) if into is None else into)
         overwrite = fresh and isinstance(c, Splat) and is_zero(c)
         if fresh and not overwrite:
             self.nests.materialize(c, target, wanted.result)
@@ -296,7 +297,7 @@ class Dots:
         while self._copies:
             self.ev.release(self._copies.pop())
 
-    def _is_read_across(self, a: Node, b: Node, c: Node) -> bool:
+    def is_read_across(self, a: Node, b: Node, c: Node) -> bool:
         """Whether the matrix of a product with a vector lies in memory as the transposed product reads it: along its rows for a
         column, along k for a row."""
         column, elem = c.shape[1] == 1, _summed(c.elem)

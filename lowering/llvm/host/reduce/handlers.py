@@ -18,6 +18,7 @@ from ..control.regions import is_straight, reduce_by_region, scan_by_region
 from ..loops.coordinates import Bound
 from ..loops.scratch_reads import scratch_reads
 from ..matmul.operands import Wanted
+from ..matmul.stored_products import defer_product
 from ..nodes import Node, Stored
 from .combine import Combine
 from .deferred_scans import defer, started_block, taken_element
@@ -120,6 +121,8 @@ def lower_dot(k: KernelContext, op: Operation) -> None:
     into = _update_in_place(k, op, result, (a, b), c)
     if len(a.shape) == 3:
         k.define(result, _batched(k, a, b, c, precision, ordered))
+        return
+    if into is None and not ordered and defer_product(k, op, a, b, c):
         return
     wanted = Wanted(k.limits(result), k.limits(op.operands[1]))
     k.define(result, k.dots.dot(a, b, c, precision, into, wanted, ordered))

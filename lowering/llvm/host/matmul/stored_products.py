@@ -1,0 +1,66 @@
+"""Products that only a store reads: their sums are written where the store would put them, and never lie in scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Operation
+
+from ...elementwise import memory_element
+from ...syntax import attributes
+from ...values import integer, is_integer
+from ..context import KernelContext
+from ..loops.coordinates import Bound, decompose_mask, memory_size_of
+from ..nodes import Node, Pointers, Stored
+from ..reduce.deferred_scans import only_store
+from ..scalars import is_constant
+from .dot import is_zero
+from .operands import Wanted
+
+
+def defer_product(k: KernelContext, op: Operation, a: Node, b: Node, c: Node) -> bool:
+    """Leaves a product that begins with zeros to the store of its result, if nothing else reads that; returns whether it does.
+
+    Micro-kernels read operands after they have written sums, so that the store must not write what any block is loaded from.
+    """
+    store = only_store(op)
+    if store is None or k.bounds is not None or not _has_own_sums(k, a, b, c):
+        return False
+    if k.ordering is not None and k.ordering.may_overwrite(store):
+        return False
+    result, location, precision = op.results[0], k.f.location, str(attributes(op).get("inputPrecision", "ieee"))
+    right, read = k.limits(op.operands[1]), k.limits(result)
+
+    def emit(pointers: Pointers, mask: Node | None, streaming: bool) -> None:
+        here, k.f.location = k.f.location, location
+        bounds, others = decompose_mask(mask)
+        target = None if streaming or others else _target(k, pointers, bounds, c)
+        wanted = Wanted(read if target is None else bounds, right)  # sums beyond the mask of rows are never formed
+        found = k.dots.dot(a, b, c, precision, wanted=wanted, target=target)
+        k.f.location = here
+        if target is None:
+            k.nests.store(pointers, found, mask, streaming)
+
+    k.deferred[result] = emit
+    return True
+
+
+def _has_own_sums(k: KernelContext, a: Node, b: Node, c: Node) -> bool:
+    """Whether a product begins with zeros, and its sums are formed as they are then read."""
+    plain = len(c.shape) == 2 and c.shape[1] > 1 and c.elem in ("f32", "f64") and is_zero(c)
+    paired = (a.elem, b.elem) == ("bf16", "bf16") and k.ev.target.multiplies_pairs
+    return plain and not paired and not k.dots.is_read_across(a, b, c)
+
+
+def _target(k: KernelContext, pointers: Pointers, bounds: Sequence[Bound], c: Node) -> Stored | None:
+    """Returns the memory of a store as that of a block, where its rows are whole vectors side by side; else None."""
+    (rows, columns), element = c.shape, memory_element(c.elem)
+    row, column = pointers.offset.coefficients
+    lanes = k.ev.target.vector_bytes // memory_size_of(element)
+    if pointers.rest is not None or pointers.unit != element or column is None or not is_integer(column, 1):
+        return None
+    if any(bound.dim == 1 for bound in bounds) or columns % lanes:
+        return None
+    if row is None or not is_constant(row) or (rows > 1 and integer(row) < columns):
+        return None  # rows of other strides may be the same memory
+    return Stored(c.shape, c.elem, k.f.gep(pointers.base, pointers.offset.base, element), (integer(row), 1), element)
