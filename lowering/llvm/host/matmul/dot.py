@@ -26,7 +26,7 @@ from ..reduce.loops import reduce
 from ..scalars import ZERO
 from .across_pairs import STEPS, LeftPairs
 from .decoding import Decoding
-from .operands import EVERYTHING, Operand, Wanted
+from .operands import EVERYTHING, Operand, Wanted, cut, shared_limits
 from .pairs import Pairs
 from .panels import Panel, panel_vectors
 from .quads import Quads, form_of
@@ -324,8 +324,9 @@ class Dots:
         multiply, add = ("arith.muli", "arith.addi") if c.elem[0] == "i" else ("arith.mulf", "arith.addf")
         elem = _summed(c.elem)
         rows = self._converted(a, elem, tf32)
-        column = view(self.nests.materialize(self._converted(b, elem, tf32)), a.shape, (1, None))
-        product = Map(a.shape, elem, multiply, (rows, column))
+        limits = shared_limits(self._limits(a), self._limits(b))
+        memory = self.nests.materialize(self._converted(b, elem, tf32), bounds=[Bound(0, limit) for limit in limits])
+        product = cut(Map(a.shape, elem, multiply, (rows, view(memory, a.shape, (1, None)))), limits)
         left, right, total = object(), object(), object()
         combine = Combine((left, right), ((add, elem, total, (left, right), (elem, elem), {}),), (total,))
         sums = reduce(self.nests, [product], 1, combine)[0]

@@ -19,14 +19,14 @@ from ....tt.facts import ORDERED
 from ....tt.transforms.folding import constant_of, is_pure
 from ...elementwise import NARROW, memory_size, register_element
 from ...syntax import attributes, element_name, is_tensor, shape_of
-from ...values import V, i64
+from ...values import V
 from ..context import KernelContext
 from ..loops.coordinates import Bound, decompose_mask
 from ..memory.advance import Advance
 from ..nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
 from ..scalars import ZERO, is_constant
 from .dot import is_zero
-from .operands import Wanted
+from .operands import Wanted, within
 
 DEPTH = 256
 """The fewest steps of k that a product should have."""
@@ -280,10 +280,7 @@ def _deeper(node: Node, along: int, depth: int, iterations: int, reached: V, mov
         return None
     mask: Node | None = None
     for bound in [*bounds, Bound(along, reached)]:
-        # Only the bound counts: the comparison itself is never evaluated.
-        coordinate = Affine(shape, "i64", ZERO, tuple(i64(1) if d == bound.dim else None for d in range(len(shape))))
-        facts = {"predicate": "slt", "bound": bound}
-        below = Map(shape, "i1", "arith.cmpi", (coordinate, Splat(shape, "i64", bound.limit)), facts)
+        below = within(shape, bound)
         mask = below if mask is None else Map(shape, "i1", "arith.andi", (mask, below))
     return Load(shape, node.elem, pointers, mask, None)
 
