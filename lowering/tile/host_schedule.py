@@ -40,6 +40,9 @@ MANY_FACTORS, MIN_KEPT_COLUMNS = 16, 64
 LONGEST_WHOLE_ROW = 16384
 CHUNK = 2048
 COLUMN_CHUNK = 8
+REDUCED_COLUMNS, MAX_REDUCED_COLUMNS, COLUMN_PIECE = 512, 2048, 4096
+"""Columns that are reduced side by side; the most of them where one pass over a known number of columns does, and the bytes
+of a row of a block then: long pieces stream."""
 TRANSPOSE_TILE = 64
 TRANSPOSED_COPY = 1 << 16
 """Elements of a block of a transposed copy: 64 of its rows, which are a cache line or more, and as much of its columns as fits.
@@ -268,11 +271,11 @@ def _column_blocks(
     extent = nest.axes[inner].extent
     chunk_axis = max(reduced, key=lambda axis: sizes.get(axis, CHUNK))
     passes = 1 + len({value.attrs["kind"] for value in nest.body if value.op == "reduce"})
-    columns = 512
-    if (
-        passes > 2 and type(nest.axes[chunk_axis].extent) is int
-    ):  # the column block is read again: keep it in cache
-        columns = max(32, min(512, power_of_two(limits.l2_bytes // 2 // (4 * (whole or CHUNK)) + 1) // 2))
+    columns = REDUCED_COLUMNS
+    if passes <= 2 and type(extent) is int:
+        columns = min(MAX_REDUCED_COLUMNS, COLUMN_PIECE // min([load.dtype.itemsize for load in nest.loads], default=4))
+    if passes > 2 and type(nest.axes[chunk_axis].extent) is int:  # the column block is read again: keep it in cache
+        columns = max(32, min(REDUCED_COLUMNS, power_of_two(limits.l2_bytes // 2 // (4 * (whole or CHUNK)) + 1) // 2))
     columns = capped(extent, columns)
     if type(extent) is int:
         others = prod([each for axis in range(len(nest.axes)) if axis not in (*reduced, inner)
@@ -281,6 +284,7 @@ def _column_blocks(
             columns > 16
             and others * -(-extent // columns) < 2 * limits.threads
             and extent * (whole or CHUNK) > 1 << 14
+            and not (others == 1 and _keeps_busy(extent, columns, limits.threads))
         ):
             columns //= 2
     if whole is not None and whole <= 2 * COLUMN_CHUNK:
