@@ -62,7 +62,6 @@ _PHI_EXP = (
     -5.0484185720733876e-08,
 )  # fmt: skip
 _PHI_SCALE = 2.0**-11
-_PHI_END = 14.5
 
 # The same in float64 for 0 <= a <= 39: t S(u) with t = 4 / (4 + a) and u its image in [-1, 1]; relative error 1.9e-16. The
 # interpolating polynomial in 42 Chebyshev nodes, computed with mpmath at 300 bits and cut where coefficients are below 1e-16.
@@ -73,7 +72,6 @@ _PHI_64 = (
     -2.8819551388032485e-08, 2.0480373871384362e-08, 8.231803425186702e-10, -3.0757049372952213e-09, 3.9205839848699386e-10,
     2.6550380918326583e-10, -6.609680632682194e-11,
 )  # fmt: skip
-_PHI_64_END = 39.0
 _T_END = 4.0 / 43.0
 
 
@@ -132,8 +130,12 @@ class _Floats:
 
     def normal(self, name: str, x: SSAValue, value: SSAValue, zero: Operand = -0.0) -> SSAValue:
         """Emits the value of a function at x, or `zero`, which is -0 there, where it would be denormal."""
-        least = DENORMAL_BELOW[name]["float64" if elem(x.type) == F64 else "float32"]
-        return self.where("olt", x, least, zero, value)
+        return self.where("olt", x, -self.end(name, x), zero, value)
+
+    def end(self, name: str, x: SSAValue) -> float:
+        """Returns the magnitude of the least x with a normal result: nothing below is computed, which would be denormal there,
+        and takes processors as long as to read it."""
+        return -DENORMAL_BELOW[name]["float64" if elem(x.type) == F64 else "float32"]
 
     def poly(self, x: Operand, coefficients: Sequence[float]) -> SSAValue:
         value = self.c(coefficients[-1])
@@ -277,7 +279,7 @@ def x_phi(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAVal
     f = _Floats(b, x)
     positive = f.at_least(x, -0.0)
     if elem(x.type) == F64:
-        a = f.at_most(f.abs(x), _PHI_64_END)
+        a = f.at_most(f.abs(x), f.end("x_phi", x))
         square, rest = f.product(a, a)
         decay = f.exp(f.mul(square, -0.5))
         decay = f.fma(decay, f.mul(rest, -0.5), decay)
@@ -285,7 +287,7 @@ def x_phi(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAVal
         u = f.fma(t, 2 / (1 - _T_END), -(1 + _T_END) / (1 - _T_END))
         value = f.fma(f.mul(f.mul(a, t), f.poly(u, _PHI_64)), f.neg(decay), positive)
         return f.normal("x_phi", x, value, positive)
-    a = f.at_most(f.abs(x), _PHI_END)
+    a = f.at_most(f.abs(x), f.end("x_phi", x))
     square, rest = f.product(a, a)
     offset = ROUNDER + _EXTRA
     exponent = f.fma(square, -1.0 / _STEP, offset)
@@ -318,9 +320,9 @@ def x_sigmoid_tanh(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) 
     (x,) = operands
     f = _Floats(b, x)
     if elem(x.type) == F64:
-        a = f.at_most(f.abs(x), 24.0)
-        return _sigmoid_product_64(f, "x_sigmoid_tanh", x, _cubic_64(f, a), 24.0)
-    a = f.at_most(f.at_least(x, -10.9), _TANH_END)
+        a = f.at_most(f.abs(x), f.end("x_sigmoid_tanh", x))
+        return _sigmoid_product_64(f, "x_sigmoid_tanh", x, _cubic_64(f, a))
+    a = f.at_most(f.at_least(x, -f.end("x_sigmoid_tanh", x)), _TANH_END)
     square, rest = f.product(a, a)
     cube, lost = f.product(a, square)
     lost = f.fma(a, rest, lost)
@@ -337,13 +339,12 @@ def _sigmoid_product(b: BlockBuilder, name: str, x: SSAValue, slope: float, rest
     """Emits x / (1 + exp(-(slope + rest) x))."""
     f = _Floats(b, x)
     if elem(x.type) == F64:
-        end = 760.0 / slope
-        a = f.at_most(f.abs(x), end)
+        a = f.at_most(f.abs(x), f.end(name, x))
         high, low = (a, None) if slope == 1.0 else f.product(a, slope)
         if low is not None and rest:
             low = f.fma(a, rest, low)
-        return _sigmoid_product_64(f, name, x, (high, low), end)
-    a = f.at_most(f.at_least(x, -110.0 / slope), _END)
+        return _sigmoid_product_64(f, name, x, (high, low))
+    a = f.at_most(f.at_least(x, -f.end(name, x)), _END)
     shifted, w = f.rounded(a, _split(-slope * math.log2(math.e)), ROUNDER - _LESS)
     return _finished(f, name, x, a, _END, f.turned(f.exp2(w), shifted))
 
@@ -366,9 +367,7 @@ def _finished(f: _Floats, name: str, x: SSAValue, a: SSAValue, end: float, z: SS
 _SHIFT = 64.0
 
 
-def _sigmoid_product_64(
-    f: _Floats, name: str, x: SSAValue, size: tuple[SSAValue, SSAValue | None], end: float
-) -> SSAValue:
+def _sigmoid_product_64(f: _Floats, name: str, x: SSAValue, size: tuple[SSAValue, SSAValue | None]) -> SSAValue:
     """Emits x / (1 + exp(-h)) in float64, where `size` is |h| in two parts and h has the sign of x. With z =
     exp(-|h|), e^-64 is factored out where z might be denormal."""
     high, low = size
@@ -378,7 +377,7 @@ def _sigmoid_product_64(
     factor = f.select(far, math.exp(-_SHIFT), 1.0)
     below = f.compare("olt", x, 0.0)
     quotient = f.div(f.select(below, z, 1.0), f.fma(z, factor, 1.0))
-    return f.normal(name, x, f.mul(f.mul(f.at_least(x, -end), quotient), f.select(below, factor, 1.0)))
+    return f.normal(name, x, f.mul(f.mul(f.at_least(x, -f.end(name, x)), quotient), f.select(below, factor, 1.0)))
 
 
 # 2 √(2/π) and its product with 0.044715 as sums of two float64.
