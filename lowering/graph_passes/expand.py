@@ -2,7 +2,8 @@
 symbols.
 
 There are two passes. The first copies the graph, replacing every composite by its expansion (`OpDef.expand`)
-and every long reduction to few values by two shorter ones. The second gives equal symbols one node
+every long reduction to few values by two shorter ones, and products of int8 that were made int32 first by
+products of int8, whose sums are int32 anyway. The second gives equal symbols one node
 (hash-consing by op, operands, attributes and dtype), so that expansions share what they have in common, and
 drops what no output needs. Inputs, weights, checks, output names and the user's lines are kept.
 """
@@ -18,7 +19,9 @@ from ...graph.ops.attributes import Attributes
 from ...graph.ops.complex_parts import is_wide
 from ...graph.symbol import Symbol
 from ...promotion.arrays import Array
+from ...promotion.dtype import int8, int32
 from ...promotion.errors import InternalError
+from .constant_values import holds_array
 
 SPLIT_KEPT = 64
 SPLIT_REDUCED = 65536
@@ -43,7 +46,8 @@ def expand(graph: Graph) -> Graph:
 
 
 def _has_expansion(symbol: Symbol) -> bool:
-    return (symbol.op.kind == "composite" and not is_wide(symbol)) or _is_long_reduction(symbol)
+    is_composite = symbol.op.kind == "composite" and not is_wide(symbol)
+    return is_composite or _is_long_reduction(symbol) or _is_widened_product(symbol)
 
 
 def _live(graph: Graph, outputs: tuple[Symbol, ...]) -> list[Symbol]:
@@ -65,6 +69,8 @@ def _rewrite(graph: Graph, outputs: tuple[Symbol, ...]) -> tuple[Graph, tuple[Sy
                 result = _expansion(symbol, operands)
             elif _is_long_reduction(symbol):
                 result = _in_two_stages(symbol, operands[0])
+            elif _is_widened_product(symbol):
+                result = target.apply("matmul", tuple(map(_narrowed, operands)), symbol.attrs)
             else:
                 result = target.adopt(symbol, operands)
         if result.dtype is not symbol.dtype or result.shape != symbol.shape:
@@ -118,6 +124,35 @@ def _scalar_key(value: float | complex) -> tuple[str, str]:
     if isinstance(value, complex):
         return ("complex", f"{_scalar_key(value.real)[1]} {_scalar_key(value.imag)[1]}")
     return ("float", "nan" if math.isnan(value) else value.hex())
+
+
+# -- products of int8 in int32 --------------------------------------------------------------------------------------------
+
+
+def _is_widened_product(symbol: Symbol) -> bool:
+    """Returns whether a product of int32 is one of int8 that are cast first, none of them constant.
+
+    Products with constant codes are found later, with their zero points (`integer_products.py`).
+    """
+    if symbol.op.name != "matmul" or symbol.dtype is not int32 or symbol.attrs["accumulate"] is not int32:
+        return False
+    sources = [_widened(operand) for operand in symbol.inputs]
+    return all(source is not None and not holds_array(source) for source in sources)
+
+
+def _widened(symbol: Symbol) -> Symbol | None:
+    """Returns the int8 that a symbol of int32 holds, rearranged; None for others."""
+    while symbol.op.name in ("permute", "reshape"):
+        symbol = symbol.inputs[0]
+    is_cast = symbol.op.name == "cast" and symbol.dtype is int32 and symbol.inputs[0].dtype is int8
+    return symbol.inputs[0] if is_cast else None
+
+
+def _narrowed(symbol: Symbol) -> Symbol:
+    """Rearranges the int8 as the symbol rearranges them as int32."""
+    if symbol.op.name == "cast":
+        return symbol.inputs[0]
+    return symbol.graph.apply(symbol.op.name, (_narrowed(symbol.inputs[0]),), symbol.attrs)
 
 
 # -- long reductions ------------------------------------------------------------------------------------------------------

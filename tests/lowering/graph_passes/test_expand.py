@@ -1,5 +1,6 @@
 """expand: composites become primitives, equal symbols become one, and nothing the user can see changes."""
 
+import joinery as jn
 import numpy as np
 import pytest
 from joinery import rebind
@@ -21,6 +22,29 @@ def test_only_primitive_ops_remain(harness):
     assert {symbol.op.kind for symbol in expanded.symbols} <= {"source", "map", "reduce", "view"}
     arrays = [harness.array(4, 6), harness.array(6), harness.array(6, seed=1)]
     np.testing.assert_allclose(evaluate(expanded, *arrays), evaluate(graph, *arrays), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_of_int8_cast_to_int32_are_products_of_int8(turned):
+    graph = jn.Graph("g", [jn.TensorType("int8", (3, 5, 40)), jn.TensorType("int8", (7, 40) if turned else (40, 7))])
+    x, y = (jn.cast(each, "int32") for each in graph.inputs)
+    graph.output(x @ (jn.permute(y, (1, 0)) if turned else y))
+    product = next(symbol for symbol in expand(graph).symbols if symbol.op.name == "matmul")
+    assert [each.dtype.name for each in product.inputs] == ["int8", "int8"]
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-128, 128, spec.shape).astype(np.int8) for spec in graph.inputs)
+    wide = a.astype(np.int32) @ (b.T if turned else b).astype(np.int32)
+    np.testing.assert_array_equal(jn.compile(graph)(a, b), wide)
+
+
+@pytest.mark.parametrize(("left", "right", "work"), [
+    ("uint8", "int8", "int32"), ("int8", "int16", "int32"), ("int8", "int8", "int64"), ("int8", "int8", "float32"),
+])  # fmt: skip
+def test_other_widened_products_stay(left, right, work):
+    graph = jn.Graph("g", [jn.TensorType(left, (3, 40)), jn.TensorType(right, (40, 7))])
+    graph.output(jn.cast(graph.inputs[0], work) @ jn.cast(graph.inputs[1], work))
+    product = next(symbol for symbol in expand(graph).symbols if symbol.op.name == "matmul")
+    assert [each.dtype.name for each in product.inputs] == [work, work]
 
 
 def test_the_given_graph_is_not_changed(harness):
