@@ -16,12 +16,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from joinery.runtime.storage import cache
 
-from .support import durations, on_cuda
+from .support import durations, kept_code, on_cuda
 
 SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 settings.register_profile("ci", derandomize=True, database=None, deadline=None, suppress_health_check=SUPPRESSED)
 settings.register_profile("nightly", derandomize=False, print_blob=True, deadline=None, suppress_health_check=SUPPRESSED)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+settings.load_profile(PROFILE)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells begin what runs aside: tests of Ctrl-C would wait for ever
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -52,6 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if on_cuda.ON_CUDA:
         on_cuda.install()
         config.pluginmanager.register(on_cuda.OnCuda(), "on-cuda")
+    if PROFILE == "ci" and hasattr(config, "cache"):
+        kept_code.install(config.cache.mkdir("code"))
     if IS_WORKER:
         return
     # Workers and the processes that tests start share compiled Python code, which takes each of them half a second to make.
