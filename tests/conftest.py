@@ -67,11 +67,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks as slow what `one_in` leaves out of the fast tier: by a checksum of the parameters, the same in every run."""
+    """Marks as slow what `one_in` leaves out of the fast tier: by a checksum of the parameters, the same in every run. One at
+    least of those that nothing else makes slow stays."""
     of_function: dict[str, list[tuple[int, pytest.Item]]] = {}
     for item in items:
         mark = item.get_closest_marker("one_in")
-        if mark is not None:
+        if mark is not None and item.get_closest_marker("slow") is None:
             chance = zlib.crc32(item.name.encode()) % mark.args[0]
             of_function.setdefault(item.nodeid.partition("[")[0], []).append((chance, item))
     for found in of_function.values():
