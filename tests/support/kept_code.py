@@ -1,8 +1,8 @@
 """Keeps what LLVM makes of a text from one run of the tests to the next: to make it anew takes a third of a run.
 
-Code depends on the text, the target, LLVM, and the module that calls it, and on nothing else: all of them are in the key. A text that
-a process has compiled before is compiled for real, so that tests that compare two compilations compare two. The nightly profile
-keeps nothing; `pytest --cache-clear` begins anew.
+Code depends on the text, the target, LLVM, and the module that calls it, and on nothing else: all of them are in the key. A
+text that a process has compiled before is compiled for real, so that tests that compare two compilations compare two. The
+nightly profile keeps nothing; `pytest --cache-clear` begins anew.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 
 import llvmlite
 from joinery.interface import gpu_code
@@ -24,6 +24,7 @@ from joinery.lowering.target import HostTarget
 from joinery.runtime.storage.cache import CompileCache
 
 BUDGET_BYTES = 1 << 30
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Kept:
@@ -57,7 +58,7 @@ def install(directory: Path) -> None:
     def kept_object(text: str, target: HostTarget, level: int = host.LEVEL) -> bytes:
         return objects.found((text, target.key, str(level)), lambda: compile_object(text, target, level))
 
-    def kept_ptx(text: str, target: GpuTarget, linked: Mapping[str, str] = {}) -> str:  # noqa: B006
+    def kept_ptx(text: str, target: GpuTarget, linked: Mapping[str, str] = _NONE) -> str:
         facts = (text, repr(target), str(gpu.MAX_INLINED), *(part for pair in sorted(linked.items()) for part in pair))
         return texts.found(facts, lambda: compile_ptx(text, target, linked).encode()).decode()
 
