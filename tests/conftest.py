@@ -16,12 +16,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from joinery.runtime.storage import cache
 
-from .support import durations, on_cuda
+from .support import durations, kept_code, on_cuda
 
 SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 settings.register_profile("ci", derandomize=True, database=None, deadline=None, suppress_health_check=SUPPRESSED)
 settings.register_profile("nightly", derandomize=False, print_blob=True, deadline=None, suppress_health_check=SUPPRESSED)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+settings.load_profile(PROFILE)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells begin what runs aside: tests of Ctrl-C would wait for ever
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -52,6 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if on_cuda.ON_CUDA:
         on_cuda.install()
         config.pluginmanager.register(on_cuda.OnCuda(), "on-cuda")
+    if PROFILE == "ci" and hasattr(config, "cache"):
+        kept_code.install(config.cache.mkdir("code"))
     if IS_WORKER:
         return
     # Workers and the processes that tests start share compiled Python code, which takes each of them half a second to make.
@@ -64,11 +67,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks as slow what `one_in` leaves out of the fast tier: by a checksum of the parameters, the same in every run."""
+    """Marks as slow what `one_in` leaves out of the fast tier: by a checksum of the parameters, the same in every run. One at
+    least of those that nothing else makes slow stays."""
     of_function: dict[str, list[tuple[int, pytest.Item]]] = {}
     for item in items:
         mark = item.get_closest_marker("one_in")
-        if mark is not None:
+        if mark is not None and item.get_closest_marker("slow") is None:
             chance = zlib.crc32(item.name.encode()) % mark.args[0]
             of_function.setdefault(item.nodeid.partition("[")[0], []).append((chance, item))
     for found in of_function.values():

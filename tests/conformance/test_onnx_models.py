@@ -29,6 +29,7 @@ def test_there_are_models() -> None:
     assert max(path.stat().st_size for path in FOLDER.iterdir()) <= 200_000
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_computes_what_onnxruntime_does(name: str) -> None:
     given, wanted = arrays_of(name)

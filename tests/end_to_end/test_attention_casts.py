@@ -63,6 +63,7 @@ def arrays(rng: np.random.Generator, keys: int, largest: float, spread: float) -
     return [q, k, rng.random((keys, WIDTH)).astype(np.float32)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("edge", "keys"), each(list(EDGES), [100, 300]))
 def test_a_cast_is_performed_whatever_the_number_of_keys(rng: np.random.Generator, edge: str, keys: int) -> None:
     narrow, largest, spread = EDGES[edge]

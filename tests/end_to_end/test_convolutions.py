@@ -56,6 +56,7 @@ def numbers(shape: Any, seed: int) -> Array:
     return np.random.default_rng(seed).integers(-2, 3, shape).astype(np.float32)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("device", ["cpu", pytest.param("sm_80", marks=pytest.mark.slow), "sm_90a"])
 @pytest.mark.parametrize("name", CASES)
 def test_convolutions(name: str, device: str) -> None:

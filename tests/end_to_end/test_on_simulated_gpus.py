@@ -51,6 +51,7 @@ def applied(operands: tuple[jn.Symbol, ...]) -> list[jn.Symbol]:
     return found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @both_tiers
 def test_elementwise_ops_on_values_that_hurt(agreement: Any, dtype: str, in_full: bool) -> None:
@@ -92,6 +93,7 @@ def test_casts(agreement: Any, source: str) -> None:
     agreement.bounded(graph, values, model=once(on_gpu(graph)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("shape", "axis"), [((37,), 0), ((5, 1000), 1), ((3, 5000), 1), ((300, 40), 0), ((7, 9, 11), (0, 2)), ((0, 3), 0)]
 )
@@ -118,6 +120,7 @@ def test_rows_longer_than_a_block_and_of_unknown_length(agreement: Any) -> None:
         agreement.bounded(graph, values, agreement.random(jn.float32, (2, 20000), tame=True), model=model)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("dtype", "target"),
     each(["float16", "bfloat16", "float32", "float64", "int8", "tensor_float32", "int64"], ["sm_80", "sm_90a"]),

@@ -38,6 +38,7 @@ def product_graph(dtype: str, left: tuple[int, ...], right: tuple[int, ...], sym
     return graph
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("dtype", "symbolic"), each(ALL, [False, True]))
 @both_tiers
 def test_products(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
@@ -53,6 +54,7 @@ def test_products(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> 
             agreement.bounded(graph, a, b, model=model)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "bool", "int64", "float64"])
 def test_constant_operands(agreement: Any, dtype: str) -> None:
     """Weights that are stored in panels, of every width around a panel's; shared by two products."""
@@ -66,6 +68,7 @@ def test_constant_operands(agreement: Any, dtype: str) -> None:
         agreement.bounded(graph, agreement.random(kind, (37, 40), 4, tame=kind.is_float))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("rows", [1, 2, 5, 6, 7, 8, 9, 63, 64, 65, 200])
 def test_rows_and_columns_around_register_tiles(agreement: Any, rows: int) -> None:
     graph = jn.Graph("tiles", [jn.TensorType("float32", (rows, 19), "x")] + [
@@ -138,6 +141,7 @@ def test_einsum(agreement: Any, dtype: str) -> None:
         agreement.bounded(graph, agreement.random(kind, shape, 1, tame=True))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

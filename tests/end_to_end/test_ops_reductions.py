@@ -63,6 +63,7 @@ def values_for(agreement: Any, dtype: str, shape: tuple[int, ...], special: bool
     return values
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("dtype", "symbolic"), each(ALL, [False, True]))
 @both_tiers
 def test_reductions(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
@@ -76,6 +77,7 @@ def test_reductions(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -
             agreement.bounded(graph, values_for(agreement, dtype, shape, special), model=model)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", [*INTEGERS, "bool"])
 def test_sums_of_narrow_integers_are_wide(agreement: Any, dtype: str) -> None:
     graph = inputs((7, 1000), dtype, symbolic=False)
@@ -100,6 +102,7 @@ def test_sums_of_narrow_integers_are_wide(agreement: Any, dtype: str) -> None:
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("dtype", SCANNED)
 @both_tiers
@@ -118,6 +121,7 @@ def test_running_sums(agreement: Any, dtype: str, symbolic: bool, in_full: bool)
 LONG = [(20000,), (3, 17000), (17000, 3), (70000,), (2, 5, 9000), (40, 2049), (1, 65537)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", LONG)
 @both_tiers
 def test_long_reductions(agreement: Any, shape: tuple[int, ...], in_full: bool) -> None:

@@ -67,7 +67,7 @@ def made(name: str, threads: int, numerics: str, symbolic: bool) -> jn.Model:
     return jn.compile(graph, device="cpu", threads=threads, numerics=numerics)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("numerics", ["strict", "fast", "reproducible"])
 @pytest.mark.parametrize("name", CASES)
 def test_results_have_the_same_bits(name: str, numerics: str) -> None:

@@ -98,6 +98,7 @@ DEVICES: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("symbolic", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["static", "symbolic"])
 @pytest.mark.parametrize("name", CASES)
 @both_tiers

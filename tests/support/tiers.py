@@ -7,7 +7,7 @@ therefore has every value, or every pair of values; the slow tier has the produc
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -54,17 +54,14 @@ def pairs(*axes: Sequence[Any]) -> list[Any]:
         for i in range(len(axes[a]))
         for j in range(len(axes[b]))
     }
-    places = list(itertools.product(*[range(len(axis)) for axis in axes]))
+    places = itertools.product(*[range(len(axis)) for axis in axes])
+    pairs_of = {place: set(itertools.combinations(enumerate(place), 2)) for place in places}
     chosen = set()
     while left:
-        best = max(places, key=lambda place: len(left & _pairs_of(place)))
+        best = max(pairs_of, key=lambda place: len(left & pairs_of[place]))
         chosen.add(best)
-        left -= _pairs_of(best)
+        left -= pairs_of[best]
     return _marked(axes, chosen)
-
-
-def _pairs_of(place: Sequence[int]) -> set[Hashable]:
-    return set(itertools.combinations(enumerate(place), 2))
 
 
 def _marked(axes: Sequence[Sequence[Any]], chosen: set[tuple[int, ...]]) -> list[Any]:

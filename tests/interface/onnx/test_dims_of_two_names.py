@@ -53,6 +53,7 @@ def feeds(op: str, direction: str, steps: int, batch: int, layout: int) -> dict[
     return {name: array.swapaxes(0, 1) if layout and array.ndim == 3 else array for name, array in found.items()}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("op", "sizes", "direction"), pairs(list(GATES), ["none", "names"], ["forward", "reverse", "bidirectional"])
 )

@@ -98,6 +98,7 @@ def test_any_sizes_and_blocks(in_full: bool) -> None:
     assert decoded > count // 3
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [(64,), (1, 64), (7, 64), (2, 3, 64), (0, 64), (2, 0, 64)])
 def test_operands_of_any_rank(shape: tuple[int, ...]) -> None:
     """The product has the shape that the graph states, also without rows; symbolic sizes too."""
@@ -144,6 +145,7 @@ def test_weights_in_16_bits_are_in_panels(dtype: str, columns: int) -> None:
     np.testing.assert_array_equal(rounded.astype(F), w.astype(F).T.astype(other.numpy).astype(F))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("scale", [np.nan, np.inf, 0.0, 2.0**-149, 2.0**-126, 3 * 2.0**-148, 3e38])
 def test_scales_at_the_ends_of_their_range(scale: float) -> None:
     """A scale that a power of two would round is not moved; infinities, NaN and zeros are what they are."""

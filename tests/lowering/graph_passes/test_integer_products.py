@@ -67,6 +67,7 @@ TAKEN: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", TAKEN)
 @pytest.mark.parametrize("rows", [0, 1, 7])
 def test_products_of_codes_are_products_of_int8(name: str, rows: int) -> None:
@@ -183,6 +184,7 @@ def _convolution(seed: int) -> tuple[Any, Any]:
     return graph, rng.integers(limits.min, limits.max + 1, shape).astype(CODES[dtype])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(48))
 @both_tiers
 def test_convolutions_of_codes_have_the_bits_of_the_evaluator(seed: int, in_full: bool) -> None:

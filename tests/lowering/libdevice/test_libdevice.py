@@ -138,6 +138,7 @@ def transcendental() -> list[Any]:
     return [pytest.param(s, id=s.symbol) for s in SIGNATURES.values() if s.function in WITNESSES and "fast" not in s.symbol]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("signature", transcendental())
 def test_within_four_units_in_the_last_place(signature: Signature) -> None:
     witness, *spans = WITNESSES[signature.function]

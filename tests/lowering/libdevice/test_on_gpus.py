@@ -131,6 +131,7 @@ def test_all_functions(signatures: list[Signature]) -> None:
     check(signatures, columns_of(signatures, 1), "sm_80")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("signatures", plain_groups()[::6])
 def test_the_assembler_takes_some_of_them(signatures: list[Signature]) -> None:
     assert_assembled(signatures, "sm_80")

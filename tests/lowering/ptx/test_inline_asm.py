@@ -173,6 +173,7 @@ def opcode_groups() -> list[Any]:
     return [pytest.param(names[i : i + 3], id="-".join(names[i : i + 3])) for i in range(0, len(names), 3)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("opcodes", opcode_groups())
 @both_tiers
 def test_every_form_on_host_and_interpreter(opcodes: list[str], in_full: bool) -> None:

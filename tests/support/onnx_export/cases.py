@@ -160,11 +160,13 @@ def _quantized(name: str, dtype: Any) -> Iterator[tuple[str, list[tuple[Any, tup
                 yield f"{code}.{len(scale)}.{int(has_zero)}", [(dtype, SHAPE), (work, scale), *zero], attrs
 
 
-def op_cases(dtypes: Sequence[str] = (), seed: int = 0) -> Iterator[Case]:
-    """Yield a graph for each op, dtype (or those of these names) and set of attributes that joinery takes, without implicit
+def op_cases(dtypes: Sequence[str] = (), seed: int = 0, rows: Sequence[str] = ()) -> Iterator[Case]:
+    """Yield a graph for each op and dtype (or those of these names) and set of attributes that joinery takes, without implicit
     casts."""
     for row in OPS.values():
         if row.kind in ("source", "host") or row.name not in {*WRITERS, *SIZED}:
+            continue
+        if rows and row.name not in rows:
             continue
         for dtype in DTYPES.values():
             if dtypes and dtype.name not in dtypes:

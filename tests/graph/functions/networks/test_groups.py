@@ -39,6 +39,7 @@ def spreads(rows: int, groups: int) -> list[Any]:
     return [even, one * rows, one * (rows // 2), one * 0]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_products_of_groups(sizes: tuple[int, int, int, int], symbolic: bool) -> None:

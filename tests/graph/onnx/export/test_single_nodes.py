@@ -91,6 +91,7 @@ def test_a_depth_may_be_a_size_but_not_none() -> None:
 # -- losses ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 def test_losses(op: str, reduction: str) -> None:

@@ -127,6 +127,7 @@ SCANS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backwards", [0, 1])
 @pytest.mark.parametrize("case", SCANS)
 def test_scans(case: str, backwards: int) -> None:

@@ -30,6 +30,7 @@ def network(op: str, direction: str, ragged: bool, layout: int = 0, **attributes
     return model([made], inputs, "y h c" if op == "LSTM" else "y h", constants=constants, opset=17)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("op", "direction", "ragged"), pairs(list(GATES), ["forward", "reverse", "bidirectional"], [False, True])
 )

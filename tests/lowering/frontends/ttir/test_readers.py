@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from collections import Counter
@@ -21,6 +22,7 @@ HEAD = "tt.func public @f(%x: i32, %b: i1, %f: f32, %v: tensor<4xi32>) {\n"
 TAIL = "  tt.return\n}\n"
 
 
+@functools.cache
 def readable() -> dict[str, str]:
     """The corpus's texts that one of the readers reads."""
     found = {}
@@ -34,16 +36,13 @@ def readable() -> dict[str, str]:
     return found
 
 
-READABLE = readable()
-
-
 @pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_both_readers_agree_on_the_corpus(part: int) -> None:
     """Operations, attributes, names, locations; as Triton printed the texts, and as we print them."""
-    assert len(READABLE) >= 122
+    assert len(readable()) >= 122
     for name, text in list(TEXTS.items())[part::2]:
         fast = read_lines(text)
-        assert (fast is not None) == (name in READABLE), name
+        assert (fast is not None) == (name in readable()), name
         if fast is None:
             continue
         strict = read_module(text)
@@ -241,7 +240,8 @@ def test_what_nests_to_the_limit_is_printed_and_copied() -> None:
 
 
 def fuzz(seeds: range, seconds: float) -> Counter[str]:
-    texts = [*READABLE.values(), *(print_module(read_module(READABLE[name])) for name in sorted(READABLE)[::5])]
+    found = readable()
+    texts = [*found.values(), *(print_module(read_module(found[name])) for name in sorted(found)[::5])]
     outcomes: Counter[str] = Counter()
     for seed in seeds:
         rng = random.Random(seed)

@@ -184,6 +184,7 @@ def region(kind: str, axis: int, elem: str, op: str, operand: str, result: str, 
     )
 
 
+@pytest.mark.one_in(2)
 @both(shapes=((1,), (1, 1, 1, 1), (2, 1, 4, 8), (16, 1), (32, 128)))
 def test_reductions_and_scans(agree, elem: str, shape: tuple[int, ...]) -> None:
     """Along every axis; against NumPy too."""

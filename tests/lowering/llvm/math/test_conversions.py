@@ -157,6 +157,7 @@ def test_double_to_16_bit_floats_rounds_once():
         same_bits_or_nan(kernel(x), expected.astype(np.float32))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("source", ["half", "bfloat", "float", "double"])
 @pytest.mark.parametrize("target", ["half", "bfloat", "float", "double"])
 def test_convert_float_between_any_two(source, target):

@@ -135,6 +135,7 @@ def test_erf_and_tanh(target: str, error: str) -> None:
 FUNCTIONS = ["exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "expm1", "log1p", "sin", "cos"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["host", *GPUS])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_special_values_are_those_of_strict_numerics(name: str, target: str) -> None:
@@ -293,6 +294,7 @@ def test_layer_norm(target: str) -> None:
     np.testing.assert_allclose(out, exact, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", GPUS)
 def test_attention(target: str, error: str) -> None:
     k = jn.kernel.from_ttir(KERNELS / "gpu_attention_f16.ttir", numerics="fast")

@@ -253,6 +253,7 @@ def scores(rng: np.random.Generator) -> np.ndarray[Any, Any]:
     return x.astype(np.float32)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["sm_80", "host"])
 @pytest.mark.parametrize("function", ["math.exp2", "math.exp"])
 @pytest.mark.parametrize("elem", ["f16", "bf16", "f32"])

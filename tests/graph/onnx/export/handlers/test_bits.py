@@ -129,8 +129,8 @@ def test_bits_of_nan_that_are_seen_need_the_operator(case: str) -> None:
 def test_running_products_and_extremes(row: str, opset: int) -> None:
     """Of every dtype; products round and wrap as one after the other does, and a NaN stays."""
     count = 0
-    for case in op_cases(seed=opset):
-        if case.row != row or case.dtype in ("int2", "uint2", "int4", "uint4", "float4_e2m1fn"):
+    for case in op_cases(seed=opset, rows=[row]):
+        if case.dtype in ("int2", "uint2", "int4", "uint4", "float4_e2m1fn"):
             continue
         made = exported(case.graph, opset=opset)
         (got,), (want,) = by_onnxruntime(made, case.graph, case.arrays), outputs(case.graph, case.arrays)

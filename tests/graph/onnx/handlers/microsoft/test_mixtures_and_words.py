@@ -70,6 +70,7 @@ def test_experts_that_are_refused(option: str) -> None:
         jn.from_onnx(model("(float[n, 8] x, float[n, 4] r) => (float[n, 8] y)", body, **experts()))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("block", [0, 16])
 @pytest.mark.parametrize("has_zero", [False, True])

@@ -105,6 +105,7 @@ def coupled(given: Any) -> Any:
     return p
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("classes", "seed"), [(2, 1), (2, 2), (3, 1), (3, 2), (5, 3), (12, 4)])
 def test_probabilities_are_those_of_libsvm_and_onnxruntime(classes: int, seed: int) -> None:
     settings = machine(classes, probable=True, seed=seed)

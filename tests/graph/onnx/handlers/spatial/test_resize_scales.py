@@ -137,6 +137,7 @@ def test_sizes_that_were_not_tried_are_refused_or_specialised_to(scale: float, i
     np.testing.assert_array_equal(specialised(x), want)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("scale", [0.15, 0.3, 0.5, 1 / 3, 0.75, 1.0, 1.5])
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 def test_filters_of_symbolic_sizes(mode: str, scale: float) -> None:

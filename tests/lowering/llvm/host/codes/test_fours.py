@@ -62,7 +62,7 @@ def _expected(layer: dict[str, Any], y_zero: int, y_scale: float) -> Any:
     return _codes(sums, scale, F(y_scale), y_zero, layer["dtype"])
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("channels", CHANNELS)

@@ -9,6 +9,7 @@ import pytest
 from .....support.random_kernels.products import SIDES, Product
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(24))
 def test_a_product_on_the_host(agree, seed: int) -> None:
     product = Product.random(seed, columns=(1, 8, 16, 32, 64, 128), wide=True)

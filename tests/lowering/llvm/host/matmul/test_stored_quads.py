@@ -38,6 +38,7 @@ def test_sums_of_the_largest_codes(extremes: tuple[int, int]) -> None:
     np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(x), x.astype(np.int64) @ w.astype(np.int64))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("channels", [1, 3, 5, 64])
 @pytest.mark.parametrize("filters", [16, 40, 96])
 def test_convolutions_whose_rows_of_taps_end_within_a_quad(channels: int, filters: int) -> None:

@@ -158,6 +158,7 @@ def test_without_room_operands_are_stored_turn_by_turn(monkeypatch: pytest.Monke
     assert "cp.async" not in lowered(80 << 10).llvm_ir
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("asked", "stages"),
     [("1 : i32", 0), ("2 : i32", 2), ("5 : i32", 5), ("9 : i64", 5), ("0 : i32", 4), ("-1 : i32", 4), ('"five"', 4),

@@ -49,6 +49,7 @@ OPERANDS = [
 TRANSPOSED = [(False, False), (False, True), (True, False), (True, True)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("operands", "transposed"), each(OPERANDS, TRANSPOSED, times=2))
 def test_types_and_arrangements(operands: tuple[str, str, str, int], transposed: tuple[bool, bool]) -> None:
     """Operands of 8 and 32 bits become contiguous along k on their way; fp8 goes another way unless few bits are allowed."""
@@ -79,6 +80,7 @@ def test_split_float32(precision: str) -> None:
     assert instructions(code) == 3 * 4
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("block", "transposed"),
     each([

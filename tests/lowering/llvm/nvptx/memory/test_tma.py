@@ -105,6 +105,7 @@ def test_what_a_launch_has_to_know() -> None:
     assert "bulk.tensor" not in plain.ptx
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("turns", [0, 1, 5])
 @pytest.mark.parametrize(
     ("m", "n", "depth", "elem", "total", "turned"),

@@ -121,6 +121,7 @@ def test_scans_one_after_the_other() -> None:
     check(kernel([block], [block, block], body), some((1024,), "i32"), empty((1024,), "i32"), empty((1024,), "i32"))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("warps", [1, 2, 8, 16])
 @pytest.mark.parametrize("shape", [(16,), (2048,), (32, 16)])
 def test_programs_of_other_sizes(warps: int, shape: tuple[int, ...]) -> None:
