@@ -46,7 +46,7 @@ class Function:
     own: bool = True
     """Whether it is an operation of its own, for which --every measures all float32 values."""
     has_denormals: bool = True
-    """Whether its results may be denormal in the dtype that it is computed in; otherwise they are 0 then."""
+    """Whether large negative operands may have denormal results in the dtype that it is computed in; otherwise these are -0."""
 
 
 def _tanh_gelu(x: Array) -> Array:
@@ -139,8 +139,9 @@ def _limit(dtype: jn.DType) -> float:
 
 
 def _is_zero_for_denormal(found: Array, exact: Array, dtype: jn.DType) -> Array:
-    """Returns where a result is 0 and would be denormal in the dtype that it is computed in."""
-    return (found == 0) & (np.abs(exact) < (2.0**-1022 if dtype.name == "float64" else 2.0**-126))
+    """Returns where a result is -0, and would be negative and denormal in the dtype that it is computed in."""
+    least = 2.0**-1022 if dtype.name == "float64" else 2.0**-126
+    return (found == 0) & np.signbit(found) & (exact <= 0) & (exact > -least)
 
 
 def errors(found: Array, exact: Array, dtype: jn.DType, has_denormals: bool = True) -> Array:

@@ -42,7 +42,7 @@ def gelu(x: TensorLike, approximate: str = "none") -> Symbol:
 
     approximate: "none" is this definition, "tanh" is x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))), "quick" is
     x · sigmoid(1.702 x). All keep their relative accuracy down to the least normal results of float32 (of
-    float64), and are -0 below, where they would be denormal.
+    float64), and are -0 for larger negative x, whose results would be denormal.
     """
     if approximate not in ("none", "tanh", "quick"):
         raise mistake(
@@ -56,7 +56,7 @@ def gelu(x: TensorLike, approximate: str = "none") -> Symbol:
 
 
 def silu(x: TensorLike) -> Symbol:
-    """Compute x · sigmoid(x), also called swish; -0 where that would be denormal."""
+    """Compute x · sigmoid(x), also called swish; -0 for large negative x, whose results would be denormal."""
     return apply("silu", x)
 
 
@@ -101,7 +101,7 @@ def softplus(x: Symbol) -> Symbol:
 
 @in_float
 def mish(x: Symbol) -> Symbol:
-    """Compute x · tanh(softplus(x)) (Misra, 2019); -0 at -infinity, its limit, and where it would be denormal.
+    """Compute x · tanh(softplus(x)) (Misra, 2019); -0 for large negative x, whose results would be denormal.
 
     The formula is x · n / (n + 2) with n = e^x (e^x + 2), and x · sigmoid(x) for x < -40.
     """

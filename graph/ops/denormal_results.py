@@ -1,4 +1,4 @@
-"""Where gelu and silu end: below these operands their results would be denormal, and are -0.
+"""Where gelu and silu end: for x below these numbers their results would be denormal, and are -0.
 
 A denormal number is at most 2^-126 in float32, nothing beside what it is added to, but products that read it take a hundred
 times as long on some processors, and these results are mostly read by products. Where x / 2 · (1 + erf(x / √2)) and

@@ -240,6 +240,8 @@ ACTIVATIONS = (
     _math("sigmoid", "1 / (1 + exp(-x)).", ("Sigmoid", 13), emit="@sigmoid", ulp=3, cost=10),
 )  # fmt: skip
 
+_END = "; -0 for large negative x, where it is denormal."
+
 PARTS = (
     _row("exp_shifted", 2, "e ** (x - y) times a number that depends on y alone, for x <= y: in float32 up to |y| = 2 ** 20 "
          "2 ** 64 e ** x / 2 ** round(y log2 e), so that no difference is rounded. Softmax divides such numbers by their sum.",
@@ -250,12 +252,12 @@ PARTS = (
          _emit(float="@one_unless_below"), traits="internal"),
     _row("where_below", 3, "x where y < z, 0 where y = z; either where y - z is NaN.", JOIN_FLOAT, _emit(float="@where_below"),
          traits="internal"),
-    _math("x_phi", "x · Φ(x), Φ the normal distribution function; -0 where that is denormal.", emit="@x_phi", ulp=12,
+    _math("x_phi", "x · Φ(x), Φ the normal distribution function" + _END, emit="@x_phi", ulp=12,
           traits="internal", cost=20),
-    _math("x_sigmoid", "x · sigmoid(x); -0 where that is denormal.", emit="@x_sigmoid", ulp=4, traits="internal", cost=16),
-    _math("x_sigmoid_quick", "x · sigmoid(1.702 x); -0 where that is denormal.", emit="@x_sigmoid_quick", ulp=4,
+    _math("x_sigmoid", "x · sigmoid(x)" + _END, emit="@x_sigmoid", ulp=4, traits="internal", cost=16),
+    _math("x_sigmoid_quick", "x · sigmoid(1.702 x)" + _END, emit="@x_sigmoid_quick", ulp=4,
           traits="internal", cost=16),
-    _math("x_sigmoid_tanh", "x · sigmoid(2 √(2/π) (x + 0.044715 x³)); -0 where that is denormal.", emit="@x_sigmoid_tanh",
+    _math("x_sigmoid_tanh", "x · sigmoid(2 √(2/π) (x + 0.044715 x³))" + _END, emit="@x_sigmoid_tanh",
           ulp=5, traits="internal", cost=24),
     _row("div_approximate", 2, "x * (1 / y), within 2 ulp of x / y: cheap where y varies less than x. Composites use it.",
          JOIN_FLOAT, _emit(float="@div_approximate"), ulp=2, traits="internal", cost=3),

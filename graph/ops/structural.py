@@ -221,10 +221,9 @@ COMPOSITES = (
          "sum((x - mean)²) / (count - correction) over `axes`, in two passes. "
          "Sums, differences and squares have the range of float32 (float64 for float64), as the sum of `mean`.", MEAN,
          shape.reduction, (*_REDUCTION, "correction"), bound="(n + 8) ε y + 2 m Σ|x - mean| / n + m²"),
-    _row("gelu", "composite", 1, 'x · Φ(x); "tanh" and "quick" (x · sigmoid(1.702 x)) approximate it. Where it is '
-         "denormal in float32 (in float64 for float64), it is -0.",
+    _row("gelu", "composite", 1, 'x · Φ(x); "tanh" and "quick" (x · sigmoid(1.702 x)) approximate it.',
          JOIN_FLOAT, shape.same, ("approximate",), ulp=12.0, onnx=("Gelu", 20)),
-    _row("silu", "composite", 1, "x · sigmoid(x), but -0 where that is denormal.", JOIN_FLOAT, shape.same, (), ulp=4.0),
+    _row("silu", "composite", 1, "x · sigmoid(x).", JOIN_FLOAT, shape.same, (), ulp=4.0),
     _row("layer_norm", "composite", VARIADIC,
          "(x - mean) / √(var + epsilon) · scale + bias over the last axis; operands x, [scale], [bias]. Mean and variance as "
          "`mean` and `var`, so values near the largest number give NaN.", JOIN_FLOAT,

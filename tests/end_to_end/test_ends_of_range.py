@@ -3,6 +3,7 @@ evaluator means."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import joinery as jn
@@ -100,7 +101,6 @@ def test_signs_of_zeros(dtype: str, device: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_limits_of_activations_at_negative_infinity(device: str) -> None:
     """-0, where the product with a sigmoid of 0 would be NaN; their documentation says so."""
-    documented = {"gelu": "-0 below", "silu": "-0 where that would be denormal", "mish": "-0 at -infinity"}
     names = ("gelu", "silu", "mish")
     graph = jn.Graph("g", [jn.TensorType("float32", (4,))])
     graph.output(*(getattr(jn, name)(graph.inputs[0]) for name in names))
@@ -108,7 +108,7 @@ def test_limits_of_activations_at_negative_infinity(device: str) -> None:
     with np.errstate(all="ignore"):
         expected = jn.evaluate(graph, x)
     for name, ours, theirs in zip(names, jn.compile(graph, device, cache=False)(x), expected, strict=True):
-        assert documented[name] in " ".join(getattr(jn, name).__doc__.split())
+        assert re.search(r"-0 for larger? negative x", " ".join(getattr(jn, name).__doc__.split()))
         for values in (ours, theirs):
             np.testing.assert_array_equal(values, [0, 0, 0, np.inf], err_msg=name)
             np.testing.assert_array_equal(np.signbit(values), [True, True, True, False], err_msg=name)

@@ -100,7 +100,7 @@ class Dots:
                 return gathered
             if contiguous and isinstance(node, Load) and self._may_be_in_place(node, element):
                 return self._straight_or_copied(node, element, wanted)
-        limits = self._limits(node)  # beyond them the operand is zero, and the product stops there
+        limits = self.limits(node)  # beyond them the operand is zero, and the product stops there
         memory = self.nests.materialize(self._converted(node, elem, tf32), bounds=(*wanted, *limits))
         self._copies.append(memory)
         row, column = (self.ev.s.constant(stride) for stride in memory.strides)
@@ -197,7 +197,7 @@ class Dots:
         memory = ev.scratch(load.shape, load.elem)
         kept = dict(ev.replacement)
         with f.when(f.binary("xor", holds, TRUE)), ev.scope():
-            self.nests.materialize(load, memory, (*wanted, *self._limits(load)))
+            self.nests.materialize(load, memory, (*wanted, *self.limits(load)))
         ev.replacement = kept
         row, column = (ev.s.constant(stride) for stride in memory.strides)
         return Operand(
@@ -215,12 +215,12 @@ class Dots:
             converted = Map(node.shape, elem, "joinery.round_tf32", (converted,))
         return converted
 
-    def _limits(self, node: Node) -> tuple[Bound, ...]:
+    def limits(self, node: Node) -> tuple[Bound, ...]:
         """Returns the bounds beyond which a block is known to be zero."""
         mask: Node | None = None
         match node:
             case View():
-                return tuple(Bound(d, b.limit) for b in self._limits(node.source) if (d := node.dims[b.dim]) is not None)
+                return tuple(Bound(d, b.limit) for b in self.limits(node.source) if (d := node.dims[b.dim]) is not None)
             case Load() if node.other is None or is_zero(node.other):
                 mask = node.mask
             case Map() if id(node) in self.ev.replacement:
@@ -228,7 +228,7 @@ class Dots:
             case Map(op="arith.select") if is_zero(node.operands[2]):
                 mask = node.operands[0]
             case Map() if node.op in KEEP_ZEROS:
-                first, *others = (self._limits(operand) for operand in node.operands)
+                first, *others = (self.limits(operand) for operand in node.operands)
                 return tuple([bound for bound in first if all(bound in other for other in others)])
         bounds, rest = decompose_mask(mask)
         return () if rest else tuple(bounds)
@@ -324,7 +324,7 @@ class Dots:
         multiply, add = ("arith.muli", "arith.addi") if c.elem[0] == "i" else ("arith.mulf", "arith.addf")
         elem = _summed(c.elem)
         rows = self._converted(a, elem, tf32)
-        limits = shared_limits(self._limits(a), self._limits(b))
+        limits = shared_limits(self.limits(a), self.limits(b))
         memory = self.nests.materialize(self._converted(b, elem, tf32), bounds=[Bound(0, limit) for limit in limits])
         product = cut(Map(a.shape, elem, multiply, (rows, view(memory, a.shape, (1, None)))), limits)
         left, right, total = object(), object(), object()
@@ -384,7 +384,7 @@ class Dots:
         if found is not None and rows is not None:
             unread = {bound.limit.operand() for bound in wanted if bound.dim == 0}
             zeros = {bound.limit.operand() for bound in found[1] if bound.dim == 1}
-            zeros |= {bound.limit.operand() for bound in self._limits(b) if bound.dim == 0}
+            zeros |= {bound.limit.operand() for bound in self.limits(b) if bound.dim == 0}
             if rows.limits(0) <= unread and rows.limits(1) <= zeros:
                 return replace(rows, bounds=(*rows.bounds, *found[1]), moved=True)
         return self._rows_in_place(a, "i8")
@@ -400,7 +400,7 @@ class Dots:
         Returns None, with nothing emitted, where a mask cuts one operand and not the other: zeros of one are to be multiplied
         with infinities of the other then.
         """
-        limits = self._limits(a), self._limits(b)
+        limits = self.limits(a), self.limits(b)
         nowhere = V("null", "ptr")
         sides = [Operand(nowhere, ZERO, ZERO, bounds) for bounds in limits]
         if _missing(sides[0], sides[1], Operand(nowhere, ZERO, ZERO, tuple(wanted.result))).anything():
@@ -495,9 +495,9 @@ class Dots:
         direct = self._rows_in_place(node, elem) if left else self._direct(node, elem)
         if direct is not None and (direct.gathered or is_integer(direct.column, 1)):
             return direct
-        memory = self.nests.materialize(self._as_bits(node, elem), bounds=limits or self._limits(node))
+        memory = self.nests.materialize(self._as_bits(node, elem), bounds=limits or self.limits(node))
         self._copies.append(memory)
-        return Operand(memory.pointer, self.ev.s.constant(memory.strides[0]), i64(1), self._limits(node))
+        return Operand(memory.pointer, self.ev.s.constant(memory.strides[0]), i64(1), self.limits(node))
 
     def _as_bits(self, node: Node, elem: str) -> Node:
         """Returns a block whose elements are those of another one in memory: loads of floats are loads of their bits."""

@@ -22,6 +22,7 @@ def defer_product(k: KernelContext, op: Operation, a: Node, b: Node, c: Node) ->
     """Leaves a product that begins with zeros to the store of its result, if nothing else reads that; returns whether it does.
 
     Micro-kernels read operands after they have written sums, so that the store must not write what any block is loaded from.
+    They write each sum once, as the store would: programs that store the same numbers in the same memory do no harm.
     """
     store = only_store(op)
     if store is None or k.bounds is not None or not _has_own_sums(k, a, b, c):
@@ -34,7 +35,8 @@ def defer_product(k: KernelContext, op: Operation, a: Node, b: Node, c: Node) ->
     def emit(pointers: Pointers, mask: Node | None, streaming: bool) -> None:
         here, k.f.location = k.f.location, location
         bounds, others = decompose_mask(mask)
-        target = None if streaming or others else _target(k, pointers, bounds, c)
+        once = not others and _are_written_once(k, a, b, bounds)
+        target = None if streaming or not once else _target(k, pointers, bounds, c)
         wanted = Wanted(read if target is None else bounds, right)  # sums beyond the mask of rows are never formed
         found = k.dots.dot(a, b, c, precision, wanted=wanted, target=target)
         k.f.location = here
@@ -47,9 +49,19 @@ def defer_product(k: KernelContext, op: Operation, a: Node, b: Node, c: Node) ->
 
 def _has_own_sums(k: KernelContext, a: Node, b: Node, c: Node) -> bool:
     """Whether a product begins with zeros, and its sums are formed as they are then read."""
-    plain = len(c.shape) == 2 and c.shape[1] > 1 and c.elem in ("f32", "f64") and is_zero(c)
+    plain = len(c.shape) == 2 and min(c.shape) > 1 and c.elem in ("f32", "f64") and is_zero(c)
     paired = (a.elem, b.elem) == ("bf16", "bf16") and k.ev.target.multiplies_pairs
     return plain and not paired and not k.dots.is_read_across(a, b, c)
+
+
+def _are_written_once(k: KernelContext, a: Node, b: Node, bounds: Sequence[Bound]) -> bool:
+    """Whether masks cut both operands alike, so that nothing is added to sums afterwards (`ragged_products.py`)."""
+
+    def limits(found: Sequence[Bound], dim: int) -> set[str]:
+        return {bound.limit.operand() for bound in found if bound.dim == dim}
+
+    left, right = k.dots.limits(a), k.dots.limits(b)
+    return limits(left, 1) == limits(right, 0) and limits(left, 0) <= limits(bounds, 0) and not limits(right, 1)
 
 
 def _target(k: KernelContext, pointers: Pointers, bounds: Sequence[Bound], c: Node) -> Stored | None:

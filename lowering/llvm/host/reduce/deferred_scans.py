@@ -14,7 +14,7 @@ from __future__ import annotations
 from xdsl.ir import Operation, SSAValue
 
 from .....promotion.dataclass import dataclass
-from ....tt.analysis.combining import single_operation
+from ....tt.analysis.combining import commutes, single_operation
 from ....tt.dialect.memory.pointers import StoreOp
 from ...elementwise import constant, identity
 from ...syntax import attributes, constant_value, element_name, shape_of
@@ -90,7 +90,7 @@ def _started(op: Operation, axis: int, reverse: bool) -> _Started | None:
     if not isinstance(joined, Operation) or joined.name != single.name or terms not in list(joined.operands):
         return None
     position = shape_of(op.operands[0].type)[axis] - 1 if reverse else 0
-    if list(joined.operands).count(terms) != 1 or _chosen(mask) != (axis, position):
+    if list(joined.operands).count(terms) != 1 or _chosen(mask) != (axis, position) or not commutes(op.regions[0]):
         return None
     return _Started(next(each for each in joined.operands if each is not terms), terms)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from .....promotion.dataclass import dataclass
 from ...elementwise import constant, identity, larger
@@ -425,14 +426,18 @@ def scan(
 
 
 def _evaluated(nests: LoopNests, operand: Node, memory: Stored, combine: Combine) -> Stored:
-    """Evaluates the operand of a scan into scratch: whole chunks without the mask that leaves the neutral element elsewhere."""
+    """Evaluates the operand of a scan into scratch: whole chunks without the mask that leaves the neutral element elsewhere.
+
+    Returns another block than `memory`, which will have other values.
+    """
+    written = replace(memory)
     neutral = None if combine.kind is None else identity(combine.kind, operand.elem)
     if neutral is None or len(operand.shape) != 1:
-        return nests.materialize(operand, memory)
+        return nests.materialize(operand, written)
     ev, f = nests.ev, nests.ev.f
     source, bounds, _ = _strip_neutral(operand, constant(neutral, operand.elem), None)
     if not bounds:
-        return nests.materialize(operand, memory)
+        return nests.materialize(operand, written)
     limit = bounds[0].limit
     for bound in bounds[1:]:
         limit = ev.s.min(limit, bound.limit)
@@ -440,9 +445,9 @@ def _evaluated(nests: LoopNests, operand: Node, memory: Stored, combine: Combine
     for holds, node, within in ((is_whole, source, bounds), (f.binary("xor", is_whole, TRUE), operand, ())):
         kept = dict(ev.replacement)
         with f.when(holds), ev.scope():
-            nests.materialize(node, memory, within)
+            nests.materialize(node, written, within)
         ev.replacement = kept
-    return memory
+    return written
 
 
 def _exact_neutral(combine: Combine, operands: Sequence[Node]) -> int | None:

@@ -95,3 +95,52 @@ def test_infinities_beside_what_a_mask_leaves_out() -> None:
         wanted = read @ y
     np.testing.assert_array_equal(found[:, :32], wanted)
     assert (found[:, 32:] == 7).all()
+
+
+@pytest.mark.parametrize("rows", [1, 8])
+def test_programs_that_store_the_same_sums_do_no_harm(rows: int) -> None:
+    """Tiles that overlap, as the last one of a row moved back into it does: what is read there in between is finished."""
+    block, depth = f"tensor<{rows}x128x", 256
+    kernel = jn.kernel.from_ttir(f"""tt.func public @f(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %o: !tt.ptr<f32>) {{
+    %r = tt.make_range {{end = {rows} : i32, start = 0 : i32}} : tensor<{rows}xi32>
+    %k = tt.make_range {{end = {depth} : i32, start = 0 : i32}} : tensor<{depth}xi32>
+    %n = tt.make_range {{end = 128 : i32, start = 0 : i32}} : tensor<128xi32>
+    %r2 = tt.expand_dims %r {{axis = 1 : i32}} : tensor<{rows}xi32> -> tensor<{rows}x1xi32>
+    %k2 = tt.expand_dims %k {{axis = 1 : i32}} : tensor<{depth}xi32> -> tensor<{depth}x1xi32>
+    %kr = tt.expand_dims %k {{axis = 0 : i32}} : tensor<{depth}xi32> -> tensor<1x{depth}xi32>
+    %n2 = tt.expand_dims %n {{axis = 0 : i32}} : tensor<128xi32> -> tensor<1x128xi32>
+    %kw = arith.constant dense<{depth}> : tensor<{rows}x1xi32>
+    %nr = arith.constant dense<128> : tensor<{rows}x1xi32>
+    %nk = arith.constant dense<128> : tensor<{depth}x1xi32>
+    %xr = arith.muli %r2, %kw : tensor<{rows}x1xi32>
+    %yr = arith.muli %k2, %nk : tensor<{depth}x1xi32>
+    %or = arith.muli %r2, %nr : tensor<{rows}x1xi32>
+    %xrb = tt.broadcast %xr : tensor<{rows}x1xi32> -> tensor<{rows}x{depth}xi32>
+    %xkb = tt.broadcast %kr : tensor<1x{depth}xi32> -> tensor<{rows}x{depth}xi32>
+    %xat = arith.addi %xrb, %xkb : tensor<{rows}x{depth}xi32>
+    %yrb = tt.broadcast %yr : tensor<{depth}x1xi32> -> tensor<{depth}x128xi32>
+    %ynb = tt.broadcast %n2 : tensor<1x128xi32> -> tensor<{depth}x128xi32>
+    %yat = arith.addi %yrb, %ynb : tensor<{depth}x128xi32>
+    %orb = tt.broadcast %or : tensor<{rows}x1xi32> -> {block}i32>
+    %onb = tt.broadcast %n2 : tensor<1x128xi32> -> {block}i32>
+    %oat = arith.addi %orb, %onb : {block}i32>
+    %xs = tt.splat %x : !tt.ptr<f32> -> tensor<{rows}x{depth}x!tt.ptr<f32>>
+    %xp = tt.addptr %xs, %xat : tensor<{rows}x{depth}x!tt.ptr<f32>>, tensor<{rows}x{depth}xi32>
+    %ys = tt.splat %y : !tt.ptr<f32> -> tensor<{depth}x128x!tt.ptr<f32>>
+    %yp = tt.addptr %ys, %yat : tensor<{depth}x128x!tt.ptr<f32>>, tensor<{depth}x128xi32>
+    %os = tt.splat %o : !tt.ptr<f32> -> {block}!tt.ptr<f32>>
+    %op = tt.addptr %os, %oat : {block}!tt.ptr<f32>>, {block}i32>
+    %xv = tt.load %xp : tensor<{rows}x{depth}x!tt.ptr<f32>>
+    %yv = tt.load %yp : tensor<{depth}x128x!tt.ptr<f32>>
+    %zero = arith.constant dense<0.0> : {block}f32>
+    %d = tt.dot %xv, %yv, %zero : tensor<{rows}x{depth}xf32> * tensor<{depth}x128xf32> -> {block}f32>
+    tt.store %op, %d : {block}!tt.ptr<f32>>
+    tt.return
+  }}""")
+    rng = np.random.default_rng(6)
+    x, y = rng.integers(-9, 9, (rows, depth)).astype(np.float32), rng.integers(-9, 9, (depth, 128)).astype(np.float32)
+    wanted = x @ y
+    for _ in range(100):
+        found = np.zeros((rows, 128), np.float32)
+        kernel.launch((64,), x, y, found, threads=2)
+        np.testing.assert_array_equal(found, wanted)

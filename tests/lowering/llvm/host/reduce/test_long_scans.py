@@ -69,7 +69,8 @@ tt.func public @f(%x: !tt.ptr<f32>, %o: !tt.ptr<f32>) {{
 
 
 @pytest.mark.parametrize(("number", "predicate", "others", "combine"), [
-    (63, "eq", "-0.0", "addf"), (17, "eq", "-0.0", "addf"), (17, "eq", "1.0", "mulf"), (5, "eq", "0.5", "addf"),
+    (63, "eq", "-0.0", "addf"), (17, "eq", "-0.0", "addf"),
+    *[(number, "eq", "-0.0", "addf") for number in range(9)], (17, "eq", "1.0", "mulf"), (5, "eq", "0.5", "addf"),
     (5, "eq", "0.0", "mulf"), (5, "sle", "-0.0", "addf"), (64, "eq", "-0.0", "addf"), (-1, "eq", "3.0", "addf"),
 ])  # fmt: skip
 def test_a_reduction_takes_one_element_only_where_the_others_are_neutral(
@@ -83,3 +84,56 @@ def test_a_reduction_takes_one_element_only_where_the_others_are_neutral(
     text = TAKEN.format(number=number, predicate=predicate, others=others, combine=combine)
     jn.kernel.from_ttir(text).launch((1,), x, found)
     assert found[0] == expected
+
+
+@pytest.mark.parametrize("position", [0, 1, 7, 8, 59, 60, 63])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["int32", "float32", "float16"])
+def test_elements_of_a_scan_that_a_sum_reads(dtype: str, reverse: bool, position: int) -> None:
+    """The result of the scan, and not its operand, which has been in the same memory."""
+    graph = jn.Graph("g", [jn.TensorType(dtype, (64,))])
+    scanned = jn.cumsum(graph.inputs[0], axis=0, reverse=reverse)
+    chosen = jn.where(np.arange(64) == position, scanned, jn.cast(scanned * 0, dtype))
+    graph.output(scanned, jn.sum(chosen))
+    x = np.random.default_rng(position).integers(-3, 4, 64).astype(dtype)
+    found, total = jn.compile(graph)(x)
+    step = -1 if reverse else 1
+    wanted = np.cumsum(x[::step])[::step]
+    np.testing.assert_array_equal(found, wanted)
+    assert total == wanted[position]
+
+
+CARRIED = """
+tt.func public @f(%x: !tt.ptr<f32>, %o: !tt.ptr<f32>, %carry: f32) {{
+  %r = tt.make_range {{end = 64 : i32, start = 0 : i32}} : tensor<64xi32>
+  %at = tt.splat %x : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>
+  %px = tt.addptr %at, %r : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+  %v = tt.load %px : tensor<64x!tt.ptr<f32>>
+  %c = tt.splat %carry : f32 -> tensor<64xf32>
+  %joined = arith.{op} {operands} : tensor<64xf32>
+  %zero = arith.constant dense<0> : tensor<64xi32>
+  %first = arith.cmpi eq, %r, %zero : tensor<64xi32>
+  %started = arith.select %first, %joined, %v : tensor<64xi1>, tensor<64xf32>
+  %s = "tt.scan"(%started) <{{axis = 0 : i32, reverse = false}}> ({{
+  ^bb0(%a: f32, %b: f32):
+    %t = arith.{op} {region} : f32
+    tt.scan.return %t : f32
+  }}) : (tensor<64xf32>) -> tensor<64xf32>
+  %to = tt.splat %o : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>
+  %po = tt.addptr %to, %r : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+  tt.store %po, %s : tensor<64x!tt.ptr<f32>>
+  tt.return
+}}"""
+
+
+@pytest.mark.parametrize(("op", "operands", "region", "first"), [
+    ("addf", "%c, %v", "%a, %b", 102), ("addf", "%v, %c", "%a, %b", 102), ("subf", "%c, %v", "%b, %a", 98),
+    ("subf", "%v, %c", "%a, %b", -98), ("subf", "%c, %v", "%a, %b", 98),
+])  # fmt: skip
+def test_the_first_element_is_as_it_is_started(op: str, operands: str, region: str, first: int) -> None:
+    x, found = np.full(64, 2, np.float32), np.zeros(64, np.float32)
+    text = CARRIED.format(op=op, operands=operands, region=region)
+    jn.kernel.from_ttir(text).launch((1,), x, found, 100.0)
+    assert found[0] == first
+    if op == "addf":
+        np.testing.assert_array_equal(found, 100 + 2 * np.arange(1, 65))
