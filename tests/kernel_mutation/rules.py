@@ -17,7 +17,10 @@ _NAME = r"%[\w.]+(?:#\d+)?"
 _SHAPED = r"tensor<[\dx]+x"
 _DEFINED = re.compile(rf"^ *({_NAME}) = (arith|tt)\.(\w+)\b([^\n]*?) : ([^\n]*?)(?: loc\([^\n]*)?$", re.MULTILINE)
 _AS_TYPED = frozenset(
-    ["constant", "addi", "subi", "muli", "divsi", "remsi", "andi", "ori", "xori", "minsi", "maxsi", "get_program_id", "make_range"]
+    (
+        *("constant", "addi", "subi", "muli", "divsi", "remsi", "andi", "ori", "xori", "minsi", "maxsi"),
+        *("get_program_id", "make_range"),
+    )
 )
 """Operations whose only written type is that of their result."""
 _MOST_OTHERS = 5

@@ -22,8 +22,10 @@ HEAVY = frozenset({"conv2d_implicit_gemm", "spin_lock_sum"})
 """Kernels of which one proof or launch takes seconds."""
 NAMES = tuple(name for name in WITH_DATA if name not in HEAVY)
 LIMIT = 300_000
-SECONDS = 20
+SECONDS = 5
 """Of processor time, after which a launch is given up: loops that data ends may never end with other data."""
+_MOST_GIVEN_UP = 2
+"""Launches of one mutant that are given up; no further one is begun then."""
 VERDICTS = ("refuted", "unknown", "refused", "proven", "does not verify")
 WRONG = "wrong"
 
@@ -112,6 +114,8 @@ def _tried(name: str, text: str, rng: random.Random, count: int, seconds: int) -
                     found = kinds_found(kernel, specification, launch, rng)
             except TimeoutError:
                 given_up += 1
+                if given_up >= _MOST_GIVEN_UP:
+                    break
                 continue
             if any(found & KINDS[prop] for prop in proven):
                 return Outcome(WRONG, number, given_up, f"{launch}: {found}\n{proof}")
