@@ -3,7 +3,8 @@
 #   make test       the tests without the slow ones, ruff and mypy beside them
 #   make test-slow  the slow ones alone
 #   make test-all   both, with ruff, mypy and the site; random tests try cases of their own
-#   make prove      proofs of the corpus, of its mutants against random launches, and of generated kernels; PROVE_ARGS="-k mutants"
+#   make prove      proofs of the corpus, of its mutants against random launches, and of generated kernels; PROVE_ARGS="-k mutation"
+#   make prove-mutants  10,000 kernels of the corpus with something made wrong, and what is proven of them against launches; PROVE_MUTANTS="--minutes 25 --seed 1"
 #   make mutants    PTX with one synchronising instruction deleted, moved or made wrong: does the simulator notice? MUTANTS="product sm_80"
 #   make test-triton  does Triton's own parser accept what joinery prints?
 #   make test-doors  programs of Triton and models of PyTorch through joinery, in an environment with both
@@ -61,10 +62,11 @@ BENCH_ARGS ?=
 FUZZ_ARGS ?= --minutes 10
 MUTANTS ?=
 PROVE_ARGS ?=
+PROVE_MUTANTS ?=
 SUITES_ARGS ?=
 CONFORMANCE_ARGS ?= --record
 
-.PHONY: help venv demo docs docs-site accuracy tt-ops mutants prove test test-fast test-slow test-all every-test test-triton test-doors test-scale test-gpu triton-versions triton-suites conformance torch-ops torch-models fuzz fuzz-onnx lint types \
+.PHONY: help venv demo docs docs-site accuracy tt-ops mutants prove prove-mutants test test-fast test-slow test-all every-test test-triton test-doors test-scale test-gpu triton-versions triton-suites conformance torch-ops torch-models fuzz fuzz-onnx lint types \
     bench bench-peers bench-quick bench-sweep bench-models bench-torch bench-triton bench-triton-c bench-scale bench-gpu clean
 .DEFAULT_GOAL := help
 
@@ -117,6 +119,9 @@ mutants: venv
 
 prove: venv
 	$(RUN) -m pytest -q -s tests/lowering/prove tests/lowering/schedule/test_proofs.py $(PROVE_ARGS)
+
+prove-mutants: venv
+	$(RUN) -m tests.kernel_mutation $(PROVE_MUTANTS)
 
 lint: venv
 	$(RUN) -m ruff check .
