@@ -90,7 +90,7 @@ def test_what_is_proven_of_mutants_holds(name: str) -> None:
 def test_what_is_proven_of_kernels_of_the_corpus_holds(in_full: bool) -> None:
     rng = random.Random(5)
     for name in NAMES if in_full else QUICK:
-        outcome = tried(name, Case(name).text, rng, 4 if in_full else 2)
+        outcome = tried(name, Case(name).text, rng, 4 if in_full else 2, seconds=20)
         assert outcome.verdict not in (WRONG, "refused", "does not verify"), f"{name}: {outcome}"
         assert not outcome.given_up or name in _ENDLESS, name
 
