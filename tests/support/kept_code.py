@@ -1,4 +1,4 @@
-"""Keeps what LLVM makes of a text from one run of the tests to the next: to make it anew takes a third of a run.
+"""Keeps what LLVM makes of a text from one run of the tests to the next: to make it anew takes a fifth of a run.
 
 Code depends on the text, the target, LLVM, and the module that calls it, and on nothing else: all of them are in the key. A
 text that a process has compiled before is compiled for real, so that tests that compare two compilations compare two. The
