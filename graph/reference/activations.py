@@ -119,6 +119,7 @@ GELU: Mapping[str, str] = MappingProxyType({"none": "x_phi", "tanh": "x_sigmoid_
 
 
 def without_denormals(name: str, x: Array, dtype: DType) -> Array:
-    """Compute one of the parts of activations in a dtype, or in float32 for shorter ones; -0 where that would be denormal."""
+    """Compute one of the parts of activations in a dtype, or in float32 for shorter ones; -0 for large negative x whose result
+    is denormal there."""
     least = DENORMAL_BELOW[name]["float64" if dtype.name == "float64" else "float32"]
     return np.where(x < least, -0.0, _PARTS[name](x))

@@ -352,8 +352,8 @@ def _streamed_block(nest: Nest, product: Product, limits: HostLimits) -> tuple[i
         columns //= 2
     if rows == 1:
         return columns, PRODUCT_DEPTH // 2
-    least, most = STREAMED_STEPS
-    return columns, max(least if rows <= 32 else 2 * least, min(most, STREAMED_PIECE // columns))
+    fewest, most = STREAMED_STEPS
+    return columns, max(fewest if rows <= 32 else 2 * fewest, min(most, STREAMED_PIECE // columns))
 
 
 def _keeps_busy(extent: int, block: int, threads: int) -> bool:

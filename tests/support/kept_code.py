@@ -62,5 +62,5 @@ def install(directory: Path) -> None:
         facts = (text, repr(target), str(gpu.MAX_INLINED), *(part for pair in sorted(linked.items()) for part in pair))
         return texts.found(facts, lambda: compile_ptx(text, target, linked).encode()).decode()
 
-    host_stages.compile_object = launcher.compile_object = kept_object  # type: ignore[assignment]
+    host_stages.compile_object = launcher.compile_object = kept_object
     gpu_stages.compile_ptx = gpu_code.compile_ptx = kept_ptx

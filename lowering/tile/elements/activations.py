@@ -129,7 +129,7 @@ class _Floats:
         return self.where("olt", x, limit, limit, x)
 
     def normal(self, name: str, x: SSAValue, value: SSAValue, zero: Operand = -0.0) -> SSAValue:
-        """Emits the value of a function at x, or `zero`, which is -0 there, where it would be denormal."""
+        """Emits the value of a function at x, or `zero`, which is -0 there, for large negative x whose result is denormal."""
         return self.where("olt", x, -self.end(name, x), zero, value)
 
     def end(self, name: str, x: SSAValue) -> float:
@@ -357,8 +357,8 @@ _TANH_END = 8.0
 
 
 def _finished(f: _Floats, name: str, x: SSAValue, a: SSAValue, end: float, z: SSAValue) -> SSAValue:
-    """Emits x / (1 + 2^40 z), where a is x clamped, to at most `end`. Denormal results are 0; x above `end` is the
-    sum of `end` and the rest, which is within an ulp."""
+    """Emits x / (1 + 2^40 z), where a is x clamped, to at most `end`, and -0 for large negative x whose result is
+    denormal; x above `end` is the sum of `end` and the rest, which is within an ulp."""
     rest = f.at_least(f.sub(x, end), -0.0)
     quotient = f.in_range(1.0, f.add(z, 2.0**-_LESS))
     return f.normal(name, x, f.fma(f.mul(a, quotient), 2.0**-_LESS, rest), rest)

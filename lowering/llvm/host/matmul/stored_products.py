@@ -11,8 +11,8 @@ from ...syntax import attributes
 from ...values import integer, is_integer
 from ..context import KernelContext
 from ..loops.coordinates import Bound, decompose_mask, memory_size_of
+from ..memory.only_stores import only_store
 from ..nodes import Node, Pointers, Stored
-from ..reduce.deferred_scans import only_store
 from ..scalars import is_constant
 from .dot import is_zero
 from .operands import Wanted

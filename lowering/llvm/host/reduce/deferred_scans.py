@@ -20,11 +20,10 @@ from ...elementwise import constant, identity
 from ...syntax import attributes, constant_value, element_name, shape_of
 from ..context import KernelContext
 from ..loops.coordinates import Coordinate
+from ..memory.only_stores import is_near
 from ..nodes import Node, Pointers, Splat, Stored
 from .combine import Combine
 from .row_scans import Carried, RowScan
-
-_ADDRESSES = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.addptr", "tt.make_range"})
 
 
 def defer(k: KernelContext, op: Operation, axis: int, combine: Combine, reverse: bool) -> bool:
@@ -135,27 +134,7 @@ def _readers(op: Operation, axis: int, reverse: bool) -> _Readers | None:
             return None
         if padding.name != "arith.constant":
             return None
-    return _Readers(store, end, padding) if _is_near(op, store, end) else None
-
-
-def _is_near(op: Operation, store: StoreOp, end: Operation | None) -> bool:
-    """Whether nothing between an operation and the store of its result evaluates a block, or works on what is reduced."""
-    between = op.next_op
-    while between is not None and between is not store:
-        if between is not end and between.name not in _ADDRESSES and not between.name.startswith("arith."):
-            return False
-        if end is not None and any(operand.owner is end for operand in between.operands):
-            return False  # long chains of operations are evaluated where they stand
-        between = between.next_op
-    return between is not None
-
-
-def only_store(op: Operation) -> StoreOp | None:
-    """Returns the store of an operation's block, if nothing else reads that and nothing is evaluated before."""
-    users = [use.operation for use in op.results[0].uses]
-    if len(users) != 1 or not isinstance(users[0], StoreOp) or users[0].value is not op.results[0]:
-        return None
-    return users[0] if _is_near(op, users[0], None) else None
+    return _Readers(store, end, padding) if is_near(op, store, end) else None
 
 
 def _takes(end: Operation, axis: int, scan: Operation) -> bool:

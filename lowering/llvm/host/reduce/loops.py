@@ -369,8 +369,9 @@ def scan(
     size, together, start = shape[axis], 1, None
     neutral = _exact_neutral(combine, operands) if inner is None and not reverse else None
     n = min(ev.lanes_for(*nests.elements(operands)), size)
-    in_vectors = neutral is not None and n > 2
-    if inner is None and not in_vectors and size >= _LONG_SCAN:
+    if n <= 2:
+        neutral = None  # too few lanes to gain
+    if inner is None and neutral is None and size >= _LONG_SCAN:
         together = _TOGETHER  # vectors evaluate the operands, and each element then waits for one operation alone
         if started is not None:
             start, operands = [ev.at(started[0], (Coordinate(ev.s.constant(0)),))], [started[1]]
@@ -410,7 +411,7 @@ def scan(
                         acc = step(position(ev.s.add(state.index, ev.s.constant(number))), acc)
                     state.next = acc
 
-        if neutral is not None and in_vectors:
+        if neutral is not None:
             _scan_in_vectors(nests, operands[0], memories[0], axis, outer, combine, constant(neutral, operands[0].elem, n))
         elif inner is None:
             run(None, None)
