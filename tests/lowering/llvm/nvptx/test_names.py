@@ -89,7 +89,8 @@ MESSAGE = '"a\\22, i32 0)\\0A  ret void }  %d %n %s \\\\"'
 
 
 @pytest.mark.parametrize("device", ["cpu", "ptxsim"])
-def test_messages_are_shown_as_they_are(device: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_are_shown_as_they_are_in_one_line(device: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Quotes and formats mean nothing in them, and a line end is escaped: none of their lines passes for another message."""
     k = jn.kernel.from_ttir(f"""tt.func public @k(%n: i32) {{
       tt.print {MESSAGE} {{hex = false, isSigned = array<i32: 1>}} : %n : i32
       %z = arith.constant 0 : i32
@@ -97,7 +98,7 @@ def test_messages_are_shown_as_they_are(device: str, capsys: pytest.CaptureFixtu
       tt.assert %c, {MESSAGE} : i1
       tt.return
     }}""")
-    shown = 'a", i32 0)\n  ret void }  %d %n %s \\'
+    shown = 'a", i32 0)\\n  ret void }  %d %n %s \\'
     k.launch(1, 5, device=device)
     assert capsys.readouterr().out == f"pid (0, 0, 0) idx (){shown}5\n"
     with pytest.raises(jn.KernelAssertionError, match=re.escape(shown)):
