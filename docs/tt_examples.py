@@ -211,6 +211,7 @@ EXAMPLES: dict[str, Example] = {
         "tensor<32x16xf8E4M3FN>, tensor<16x1xi8> -> tensor<16x16xf32>", "tensor<16x16xf32>",
     ),
     "tt.histogram": Example("%z = tt.histogram %i, %m : tensor<16xi32> -> tensor<8xi32>", "tensor<8xi32>"),
+    "tt.sort": Example("%z = tt.sort %i {axis = 0 : i32} : tensor<16xi32>", INT),
     "tt.extern_elementwise": Example(
         '%z = tt.extern_elementwise %f {libname = "", libpath = "", pure = true, symbol = "__nv_cbrtf"} : (tensor<16xf32>) -> '
         "tensor<16xf32>", FLOAT,

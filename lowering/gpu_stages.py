@@ -52,6 +52,10 @@ class NvptxBackend:
 
     target: GpuTarget
 
+    @property
+    def sorted_bytes(self) -> int:
+        return 0
+
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         plan = replace(scheduled.plan, steps=in_order(scheduled.plan.steps))
         layouts = tuple(ConstantLayout(buffer.symbol, "plain") for buffer in plan.constants)

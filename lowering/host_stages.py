@@ -20,7 +20,7 @@ from .llvm.metadata import Metadata
 from .llvm.module import Module
 from .stages import Compiled, LaidOut, Scheduled, Tiled
 from .target import HostTarget
-from .tile.host_schedule import HostLimits
+from .tile.host_schedule import MAX_SORTED_BYTES, HostLimits
 from .tile.tile import Tiler
 
 
@@ -40,6 +40,10 @@ class HostBackend:
     """Lowers to object code of a CPU."""
 
     target: HostTarget
+
+    @property
+    def sorted_bytes(self) -> int:
+        return MAX_SORTED_BYTES
 
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         kernels = options.schedule.kernels

@@ -42,20 +42,20 @@ def compile_graph(graph: Graph, backend: Backend[L], options: Options) -> Compil
 @gc_paused()
 def tile_graph(graph: Graph, backend: Backend[L], options: Options) -> Tiled:
     """Returns the block programs of a finished graph, after the passes that belong to its numerics."""
-    tiled = backend.tile(backend.lay_out(scheduled(expanded(graph)), options), options)
+    tiled = backend.tile(backend.lay_out(scheduled(expanded(graph, backend.sorted_bytes)), options), options)
     run_tiled_pipeline([program.func for program in tiled.programs], options.numerics)
     return tiled
 
 
-def expanded(graph: Graph) -> Expanded:
+def expanded(graph: Graph, sorted_bytes: int) -> Expanded:
     """Expands the graph into primitive operations, keeps channels last, and makes complex128 values pairs of uint64.
 
-    A graph with loops or branches is divided first, and each of its parts expanded.
+    A graph with loops or branches is divided first, and each of its parts expanded. sorted_bytes: of `Backend`.
     """
     if has_control(graph):
-        block = divide(graph, frozenset((*graph.dim_names, *graph.outer_dims)))
+        block = divide(graph, frozenset((*graph.dim_names, *graph.outer_dims)), sorted_bytes)
         return Expanded(graph, graph, block.wide(), block)
-    return Expanded(graph, *split_complex128(keep_channels_last(expand(graph))))
+    return Expanded(graph, *split_complex128(keep_channels_last(expand(graph, sorted_bytes))))
 
 
 def scheduled(expanded: Expanded) -> Scheduled:

@@ -147,6 +147,10 @@ class Backend(Protocol[L]):
     @property
     def target(self) -> Target: ...
 
+    @property
+    def sorted_bytes(self) -> int:
+        """The longest line that a program puts in order in its block; 0 for targets whose programs work in memory."""
+
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         """Choose how constants are stored, and by which algorithm convolutions read them."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...promotion.dtype import DType, bool_, int32
+from ...promotion.dtype import DType, bool_, int32, int64
 from ...promotion.errors import UserError
 from ...promotion.literals import check_literal, is_scalar
 from ..checks import Checks, ShapeError
@@ -112,9 +112,19 @@ def orderable(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attribute
     _few(shapes[0][attrs["axis"]], checks)
 
 
+def sortable(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
+    """Require signed integers that registers hold, and lines of a known length."""
+    if dtypes[0] not in (int32, int64):
+        raise ShapeError(f"elements of {dtypes[0]} in one program", "int32 or int64")
+    if not isinstance(shapes[0][attrs["axis"]], int):
+        raise ShapeError("a line of unknown length in one program", "a known length")
+
+
 def keys(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
     if dtypes[0] is not int32:
         raise ShapeError(f"keys of {dtypes[0]}", "keys of int32")
+    if attrs.get("axis", len(shapes[0]) - 1) != len(shapes[0]) - 1:
+        raise ShapeError(f"keys along axis {attrs['axis']} of {len(shapes[0])}", "keys along the last axis")
     _few(shapes[0][-1], checks)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from ...promotion.dtype import DType, float32, float64, int32, int64
+from ...promotion.dtype import float32, float64, int32, int64
 from ..dims.dim import Extent, maximum, product
 from ..protocols import SymbolLike
 from .building import apply as _apply
@@ -146,8 +146,14 @@ def argsort(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
     return _in_order(x, symbol.attrs["axis"], symbol.attrs["descending"])
 
 
+def sort(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
+    """Take the elements at positions that put them in order."""
+    axis = symbol.attrs["axis"]
+    return _apply("take_along_axis", x, _in_order(x, axis, symbol.attrs["descending"]), axis=axis)
+
+
 def _in_order(x: SymbolLike, axis: int, descending: bool) -> SymbolLike:
-    upper, *lower = _keys(_last(x, axis), descending)
+    upper, *lower = _order_keys(_last(x, axis), descending)
     order = _sorted_positions(lower[0] if lower else upper)
     if lower:
         along = len(x.shape) - 1
@@ -159,7 +165,7 @@ def _in_order(x: SymbolLike, axis: int, descending: bool) -> SymbolLike:
 def top_positions(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
     """Find positions by keys of 32 bits, or take the first of all that are sorted, by two keys each."""
     axis, k, largest = symbol.attrs["axis"], symbol.attrs["k"], symbol.attrs["largest"]
-    keys = _keys(_last(x, axis), largest)
+    keys = _order_keys(_last(x, axis), largest)
     if len(keys) == 1 and k > 0:
         return _from_last(_first_positions(keys[0], k), axis)
     order = _in_order(x, axis, largest)
@@ -169,22 +175,31 @@ def top_positions(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
 
 def _first_positions(keys: SymbolLike, k: int) -> SymbolLike:
     """Return the positions of the `k` least keys of lines, in order: of long lines by blocks, a few by reductions of keys that
-    carry positions, more by a limit, or the first of all."""
+    carry positions."""
     extent, along = keys.shape[-1], (len(keys.shape) - 1,)
     if isinstance(extent, int) and extent >= max(_LONG, 32 * k):
         return _in_blocks(keys, k, extent)
-    if k > _SELECTED and (not isinstance(extent, int) or extent >= 16 * k):
-        return _chosen(keys, k)
     if k > _SELECTED:
-        return _apply("slice", _sorted_positions(keys), starts=(0,) * len(keys.shape), stops=(*keys.shape[:-1], k),
-                      steps=(1,) * len(keys.shape))  # fmt: skip
-    packed = _apply("add", _apply("mul", _cast(keys, int64), 1 << 32), _counting(keys, extent))
+        return _apply("least_positions", keys, axis=along[0], k=k)
+    packed = _apply("add", _apply("mul", _cast(keys, int64), 1 << 32), counting(keys, extent))
     found = [_apply("reduce_min", packed, axes=along, keepdims=True)]
     while len(found) < k:  # packed keys differ from each other: the next one is the least of those that are larger
         left = _apply("where", _apply("greater", packed, found[-1]), packed, int(int64.max_value))
         found.append(_apply("reduce_min", left, axes=along, keepdims=True))
     rows = found[0] if k == 1 else _apply("concat", *found, axis=along[0])
     return _apply("bitwise_and", rows, (1 << 32) - 1)
+
+
+def least_positions(symbol: SymbolLike, keys: SymbolLike) -> SymbolLike:
+    """Find a limit where few of the keys are wanted, and sort all of them else."""
+    k, extent = symbol.attrs["k"], keys.shape[-1]
+    return first_sorted(keys, k) if isinstance(extent, int) and extent < 16 * k else _chosen(keys, k)
+
+
+def first_sorted(keys: SymbolLike, k: int) -> SymbolLike:
+    """Return the positions of the `k` least keys of lines, in order, of all that are sorted."""
+    rank = len(keys.shape)
+    return _apply("slice", _sorted_positions(keys), starts=(0,) * rank, stops=(*keys.shape[:-1], k), steps=(1,) * rank)
 
 
 def _in_blocks(keys: SymbolLike, k: int, extent: int) -> SymbolLike:
@@ -201,7 +216,7 @@ def _in_blocks(keys: SymbolLike, k: int, extent: int) -> SymbolLike:
     blocks = _first_positions(least, k)
     blocks = _apply("take_along_axis", blocks, _sorted_positions(_cast(blocks, int32)), axis=rank - 1)
     first = _apply("reshape", _apply("mul", blocks, size), shape=(*keys.shape[:-1], k, 1))
-    positions = _apply("reshape", _apply("add", first, _counting(keys, size)), shape=(*keys.shape[:-1], k * size))
+    positions = _apply("reshape", _apply("add", first, counting(keys, size)), shape=(*keys.shape[:-1], k * size))
     inside = _apply("take_along_axis", padded, positions, axis=rank - 1)
     return _apply("take_along_axis", positions, _first_positions(inside, k), axis=rank - 1)
 
@@ -231,43 +246,50 @@ def _chosen(keys: SymbolLike, k: int) -> SymbolLike:
     slots = _apply("where", below, first, _apply("where", equal, then, k))
     shape = (*keys.shape[:-1], k)
     empty = _apply("broadcast_to", _apply_source(keys, 0), shape=shape)
-    numbers = _apply("broadcast_to", _counting(keys, extent), shape=keys.shape)
+    numbers = _apply("broadcast_to", counting(keys, extent), shape=keys.shape)
     chosen = _apply("scatter", empty, slots, numbers, axis=last, reduction="none")
     order = _sorted_positions(_apply("take_along_axis", keys, chosen, axis=last))
     return _apply("take_along_axis", chosen, order, axis=last)
 
 
-def _keys(x: SymbolLike, descending: bool) -> tuple[SymbolLike, ...]:
+def _order_keys(x: SymbolLike, descending: bool) -> tuple[SymbolLike, ...]:
     """Return int32 keys in whose order the elements are, or two of them, the upper one first, for 64-bit values.
 
     Floats are ordered as the integers that their bits are, with the magnitude of negative ones mirrored; both zeros have one
     key, and NaN the largest.
     """
     dtype = x.dtype
-    wide = _cast(x, float64 if dtype is float64 else float32 if dtype.is_float else int64) if not _is_uint64(dtype) else x
-    whole = int32 if wide.dtype is float32 else int64
-    if wide.dtype.is_float:
+    wide = as_ordered(x)
+    key = wide
+    if dtype.is_float:
         plain = _apply("where", _apply("is_nan", wide), math.nan, _apply("add", wide, 0.0))
-        bits = _apply("bitcast", plain, dtype=whole)
-        bits = _apply("where", _apply("less", bits, 0), _apply("bitwise_xor", bits, int(whole.max_value)), bits)
-    elif _is_uint64(dtype):
-        bits = _apply("bitwise_xor", _apply("bitcast", wide, dtype=int64), int(int64.min_value))
-    else:
-        bits = wide if dtype.name != "uint32" else _apply("sub", wide, 1 << 31)
-    if descending:
-        bits = _apply("bitwise_not", bits)
+        bits = _apply("bitcast", plain, dtype=int32 if wide.dtype is float32 else int64)
+        key = _apply("where", _apply("less", bits, 0), _apply("bitwise_xor", bits, int(bits.dtype.max_value)), bits)
+    key = _apply("bitwise_not", key) if descending else key
     if dtype.bits < 64:
-        return (_cast(bits, int32),)
-    lower = _apply("sub", _apply("bitwise_and", bits, (1 << 32) - 1), 1 << 31)
-    return _cast(_apply("shift_right", bits, 32), int32), _cast(lower, int32)
+        return (key,)
+    lower = _apply("sub", _apply("bitwise_and", key, (1 << 32) - 1), 1 << 31)
+    return _cast(_apply("shift_right", key, 32), int32), _cast(lower, int32)
 
 
-def _is_uint64(dtype: DType) -> bool:
-    """Return whether values are unsigned integers of 64 bits."""
-    return dtype.kind == "uint" and dtype.bits == 64
+def as_ordered(x: SymbolLike) -> SymbolLike:
+    """Return the elements as float32 or float64, or as integers of 32 or 64 bits with a sign in whose order they are."""
+    dtype = x.dtype
+    if dtype.is_float:
+        return _cast(x, float64 if dtype is float64 else float32)
+    if dtype.kind == "uint" and dtype.bits >= 32:
+        signed = int64 if dtype.bits == 64 else int32
+        return _apply("bitwise_xor", _apply("bitcast", x, dtype=signed), int(signed.min_value))
+    return _cast(x, int64 if dtype.bits == 64 else int32)
 
 
 def _sorted_positions(keys: SymbolLike) -> SymbolLike:
+    """Return the positions that put int32 keys in order along the last axis, equal ones as they come."""
+    return _apply("sorted_positions", keys, axis=len(keys.shape) - 1)
+
+
+def sorted_positions(symbol: SymbolLike, keys: SymbolLike) -> SymbolLike:
+    """Take the row of positions of sorted keys."""
     rows = _apply("sort_keys", keys)
     rank = len(rows.shape)
     starts, stops = tuple([int(a == rank - 2) for a in range(rank)]), (*rows.shape[:-2], 2, rows.shape[-1])
@@ -286,7 +308,7 @@ def _from_last(x: SymbolLike, axis: int) -> SymbolLike:
     return x if axis == last else _apply("permute", x, axes=(*range(axis), last, *range(axis, last)))
 
 
-def _counting(x: SymbolLike, extent: Extent) -> SymbolLike:
+def counting(x: SymbolLike, extent: Extent) -> SymbolLike:
     """Return 0, 1, …, extent - 1 as int64."""
     ones = _apply("broadcast_to", _apply_source(x, 1), shape=(extent,))
     return _apply("cumsum", ones, axis=0, exclusive=True, reverse=False)

@@ -46,7 +46,7 @@ class OpDef:
         demand: what else must hold of operand dtypes, shapes and attributes (`demands.py`), or None.
         dunder: Python operator ("add" stands for `__add__` and `__radd__`), or "".
         emit: kind of operand ("bool", "int", "uint", "float") → block IR op, or "@emitter". Missing kinds are refused.
-        expand: for composites: (symbol, *operands) → the same value from primitive ops, on the operands' graph.
+        expand: for composites: (symbol, *operands) → the same value from simpler ops, on the operands' graph.
         traits: some of "commutative", "associative", "idempotent", "any_dtype" (moves values without looking at them) and
             "internal" (no public function: for expansions of composites).
         ulp: largest error of a back end in units in the last place of the result dtype; 0.5 means correctly rounded. Infinite

@@ -119,6 +119,8 @@ SCANS = (
     _row("cummin", "scan", 1, "The smallest of the elements so far along `axis`; NaN from the first NaN on. `exclusive` leaves "
          "the element itself out and begins with the highest value, `reverse` starts at the end. Of zeros of both signs it may "
          "be either.", SAME, shape.along_axis, ("axis", "exclusive", "reverse"), combine="minimum", neutral=_highest),
+    _row("sort_block", "scan", 1, "int32 or int64 elements along `axis` in ascending order, by a program that has all of them.",
+         SAME, shape.along_axis, ("axis",), demand=demands.sortable, traits="internal", neutral=_highest, cost=64),
 )  # fmt: skip
 
 CONTRACTIONS = (
@@ -201,9 +203,17 @@ ORDERED = (
 )  # fmt: skip
 
 COMPOSITES = (
+    _row("sort", "composite", 1, "The elements along `axis` in order, equal ones as they come. NaN is beyond infinity, "
+         "zeros of both signs are equal.", SAME,
+         shape.along_axis, ("axis", "descending"), demand=demands.orderable, traits="any_dtype", onnx=("TopK", 11)),
     _row("argsort", "composite", 1, "Positions (int64) along `axis` that put the elements in order, equal ones in that of "
          "their positions. NaN is beyond infinity, zeros of both signs are equal.", POSITION, shape.along_axis,
          ("axis", "descending"), demand=demands.orderable, traits="any_dtype", onnx=("TopK", 11)),
+    _row("sorted_positions", "composite", 1, "Positions (int64) along the last axis, `axis`, that put int32 keys in order, "
+         "equal ones in that of their positions.", POSITION, shape.along_axis, ("axis",), demand=demands.keys,
+         traits="internal"),
+    _row("least_positions", "composite", 1, "Positions (int64) of the `k` least int32 keys along the last axis, `axis`, in "
+         "order.", POSITION, shape.top, ("axis", "k"), demand=demands.keys, traits="internal"),
     _row("top_positions", "composite", 1, "Positions (int64) of the `k` largest or smallest elements along `axis`, in order: "
          "the first `k` of argsort.", POSITION, shape.top, ("axis", "k", "largest"), demand=demands.orderable,
          traits="any_dtype internal", onnx=("TopK", 11)),

@@ -43,6 +43,16 @@ def argsort(symbol: BoundSymbol, a: Array) -> Array:
     return _argsort(symbol, a, symbol.attrs["descending"])
 
 
+@row("sort")
+def sort(symbol: BoundSymbol, a: Array) -> Array:
+    return np.take_along_axis(a, argsort(symbol, a), symbol.attrs["axis"])
+
+
+@row("sort_block")
+def sort_block(symbol: BoundSymbol, a: Array) -> Array:
+    return np.sort(a, symbol.attrs["axis"])
+
+
 @row("top_positions")
 def top_positions(symbol: BoundSymbol, a: Array) -> Array:
     order = _argsort(symbol, a, symbol.attrs["largest"])
@@ -57,6 +67,16 @@ def _argsort(symbol: BoundSymbol, a: Array, descending: bool) -> Array:
         return np.argsort(values, axis, kind="stable").astype(np.int64)
     mirrored = np.argsort(np.flip(values, axis), axis, kind="stable").astype(np.int64)
     return np.asarray(values.shape[axis] - 1 - np.flip(mirrored, axis), np.int64)
+
+
+@row("sorted_positions")
+def sorted_positions(symbol: BoundSymbol, a: Array) -> Array:
+    return np.argsort(a, -1, kind="stable").astype(np.int64)
+
+
+@row("least_positions")
+def least_positions(symbol: BoundSymbol, a: Array) -> Array:
+    return sorted_positions(symbol, a)[..., : symbol.attrs["k"]]
 
 
 @row("searchsorted")

@@ -22,6 +22,7 @@ from ...promotion.arrays import Array
 from ...promotion.dtype import int8, int32
 from ...promotion.errors import InternalError
 from .constant_values import holds_array
+from .sorted_lines import is_sorted_whole, sorted_whole
 
 SPLIT_KEPT = 64
 SPLIT_REDUCED = 65536
@@ -34,14 +35,17 @@ the columns, so that a GPU has few programs, and a CPU reads rows in pieces."""
 _PARTS = (64, 512)
 """Fewest and most partial results of the first stage."""
 
-def expand(graph: Graph) -> Graph:
+def expand(graph: Graph, sorted_bytes: int = 0) -> Graph:
     """Returns the graph in primitive ops. `graph` is not changed; if it is not finished, `InternalError` is
-    raised."""
+    raised.
+
+    sorted_bytes: the longest line that programs of the target put in order as a whole.
+    """
     if not graph.finished:
         raise InternalError(f"expand: graph {graph.name!r} is not finished")
     current, outputs = graph, graph.outputs
     while any(_has_expansion(symbol) for symbol in current.symbols):
-        current, outputs = _rewrite(current, outputs)
+        current, outputs = _rewrite(current, outputs, sorted_bytes)
     return _interned(graph, current, outputs)
 
 
@@ -59,13 +63,15 @@ def _live(graph: Graph, outputs: tuple[Symbol, ...]) -> list[Symbol]:
     return [symbol for symbol in graph.symbols if symbol.id in needed]
 
 
-def _rewrite(graph: Graph, outputs: tuple[Symbol, ...]) -> tuple[Graph, tuple[Symbol, ...]]:
+def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], sorted_bytes: int) -> tuple[Graph, tuple[Symbol, ...]]:
     target = graph.rewriting()
     new: dict[int, Symbol] = {}
     for symbol in _live(graph, outputs):
         operands = [new[operand.id] for operand in symbol.inputs]
         with target.located(symbol.location):
-            if symbol.op.kind == "composite" and not is_wide(symbol):
+            if is_sorted_whole(symbol, sorted_bytes):
+                result = _sorted(symbol, operands[0])
+            elif symbol.op.kind == "composite" and not is_wide(symbol):
                 result = _expansion(symbol, operands)
             elif _is_long_reduction(symbol):
                 result = _in_two_stages(symbol, operands[0])
@@ -83,6 +89,12 @@ def _expansion(symbol: Symbol, operands: list[Symbol]) -> Symbol:
     if symbol.op.expand is None:
         raise InternalError(f"expand: the composite {symbol.op.name} has no expansion")
     result: Symbol = symbol.op.expand(symbol, *operands)
+    return result
+
+
+def _sorted(symbol: Symbol, operand: Symbol) -> Symbol:
+    result = sorted_whole(symbol, operand)
+    assert isinstance(result, Symbol)
     return result
 
 

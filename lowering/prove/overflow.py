@@ -31,9 +31,10 @@ _MIN = frozenset({"arith.divsi", "arith.floordivsi", "arith.ceildivsi", "math.ab
 """Operations that wrap for the least number alone."""
 _EXACT = frozenset({
     "arith.constant", "tt.get_program_id", "tt.get_num_programs", "tt.make_range", "tt.splat", "tt.unsplat", "tt.broadcast",
-    "tt.expand_dims", "tt.trans", "tt.reshape", "tt.join", "tt.split", "tt.cat", "tt.gather", "arith.cmpi", "arith.sitofp",
-    "arith.uitofp", "arith.select", "arith.extsi", "arith.extui", "arith.andi", "arith.ori", "arith.xori", "arith.minsi",
-    "arith.maxsi", "arith.minui", "arith.maxui", "arith.shrsi", "arith.shrui", "arith.remsi", "arith.remui", "arith.divui",
+    "tt.expand_dims", "tt.trans", "tt.reshape", "tt.join", "tt.split", "tt.cat", "tt.gather", "tt.sort", "arith.cmpi",
+    "arith.sitofp", "arith.uitofp", "arith.select", "arith.extsi", "arith.extui", "arith.andi", "arith.ori", "arith.xori",
+    "arith.minsi", "arith.maxsi", "arith.minui", "arith.maxui", "arith.shrsi", "arith.shrui", "arith.remsi", "arith.remui",
+    "arith.divui",
     "tt.bitcast", "arith.bitcast", "scf.for", "scf.if", "scf.while", "scf.execute_region",
 })  # fmt: skip
 """Operations whose integers are those of their operands, or cannot wrap."""

@@ -483,6 +483,9 @@ class BodyBuilder:
         value = self.evaluate(operand, map_indices(reads[0], self.extents))
         if kind == "scan":
             (axis,) = reads[0][attrs["axis"]] or (-1,)
+            is_sort = symbol.op.name == "sort_block"
+            if axis < 0 and is_sort:
+                return value
             if axis < 0:
                 neutral = symbol.op.neutral
                 return self.constant(neutral(symbol.dtype), symbol.dtype) if attrs["exclusive"] and neutral else value
@@ -490,8 +493,8 @@ class BodyBuilder:
             details = {
                 "kind": "sum" if symbol.op.name == "cumsum" else symbol.op.name,
                 "axis": axis,
-                "exclusive": attrs["exclusive"],
-                "reverse": attrs["reverse"],
+                "exclusive": not is_sort and attrs["exclusive"],
+                "reverse": not is_sort and attrs["reverse"],
             }
             return self.emit("scan", symbol.dtype, (value,), details, key=tuple(details.items()))
         over = tuple([axis for d in attrs["axes"] for axis in reads[0][d]])

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ...promotion.dataclass import dataclass
+from ...promotion.errors import InternalError
 from ..choices.options import FEW_THREADS
 from ..nest import Extent, Nest
 from ..schedule.traffic import bytes_read, bytes_written
@@ -23,6 +24,7 @@ from .structure import (
     Product,
     attention_products,
     contiguous_axis,
+    is_sort,
     products,
     reduced_axes,
     rows_extent,
@@ -38,6 +40,9 @@ WIDEST_MAP_BLOCK = 4096
 MANY_FACTORS, MIN_KEPT_COLUMNS = 16, 64
 """Bytes of factors for each column from which on it counts that they stay in a cache; the least columns of a block then."""
 LONGEST_WHOLE_ROW = 16384
+MAX_SORTED_BYTES = 1 << 20
+"""The longest line that a program puts in order as a whole, and the most that lines beside each other have together: they need
+scratch twice."""
 CHUNK = 2048
 COLUMN_CHUNK = 8
 REDUCED_COLUMNS, MAX_REDUCED_COLUMNS, COLUMN_PIECE = 512, 2048, 4096
@@ -107,7 +112,7 @@ def _default(nest: Nest, limits: HostLimits, panel: int | None) -> Schedule:
         case "map":
             blocks = _map_blocks(nest, limits)
         case "row" | "scan":
-            blocks = _row_blocks(nest, limits)
+            blocks = _sort_blocks(nest, limits) if is_sort(nest) else _row_blocks(nest, limits)
         case "ordered":
             blocks = ordered_blocks(nest, LANES, 2 * limits.threads, is_cut=_is_mostly_copied)
         case "contract":
@@ -241,6 +246,24 @@ def _row_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
         if rows is not None and count > 1:
             return ((rows, count), (inner, capped(extent, CHUNK)))
     return ((inner, capped(extent, CHUNK)),)
+
+
+def _sort_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
+    """Chooses whole lines, as many as a register has lanes if these are short."""
+    (axis,) = reduced_axes(nest)
+    extent = nest.axes[axis].extent
+    if type(extent) is not int:
+        raise InternalError(f"a line of {extent} elements in one program")
+    length = power_of_two(extent)
+    size = max([nest.body[number].dtype.itemsize for number in values_of(nest, "scan")])
+    kept = [other for other in range(len(nest.axes)) if other != axis]
+    inner = contiguous_axis(nest, [*kept, axis])
+    beside = inner if inner in kept else _row_axis(nest, kept, axis)
+    lanes = limits.vector_bytes // size
+    if beside is None or length * size * lanes > MAX_SORTED_BYTES:
+        return ((axis, length),)
+    lines = (beside, capped(nest.axes[beside].extent, lanes))
+    return ((axis, length), lines) if beside == inner else (lines, (axis, length))
 
 
 def _row_axis(nest: Nest, kept: Sequence[int], inner: int) -> int | None:

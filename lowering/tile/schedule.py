@@ -85,6 +85,12 @@ def check_schedule(nest: Nest, schedule: Schedule) -> None:
                 raise UserError(
                     f"schedule: the scanned axis {nest.axes[axis].name} has no block; fix: add ({axis}, 1024)"
                 )
+            extent = nest.axes[axis].extent
+            if nest.body[number].attrs["kind"] == "sort_block" and type(extent) is int and blocks[axis] < extent:
+                raise UserError(
+                    f"schedule: a block of {blocks[axis]} along the axis {nest.axes[axis].name}, whose lines are sorted; "
+                    f"fix: whole lines, ({axis}, {power_of_two(extent)})"
+                )
 
 
 def _check_products(nest: Nest, blocks: dict[int, int], schedule: Schedule, template: str) -> None:

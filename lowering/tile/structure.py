@@ -75,6 +75,11 @@ def reduced_axes(nest: Nest) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def is_sort(nest: Nest) -> bool:
+    """Returns whether the nest puts lines in order that its blocks hold whole."""
+    return any(nest.body[number].attrs["kind"] == "sort_block" for number in values_of(nest, "scan"))
+
+
 @dataclass(frozen=True, slots=True)
 class Product:
     """A contraction and the roles of its axes. `m` or `n` is None when its operand has no axis of its own.

@@ -9,6 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ..support.tiers import each
+
 SIZES = (0, 1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65)
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "bfloat16", "float64")
 SLOW = pytest.mark.slow
@@ -119,10 +121,54 @@ def test_lines_that_are_sorted_by_bytes(dtype: str) -> None:
             same(down, np.take_along_axis(x, stable(x, 1, True), 1))
 
 
+LENGTHS = (1, 2, 3, 15, 16, 17, 31, 33, 64, 100, 255, 256, 257, 300, 512, 513, 1030, 2049)
+"""Of lines that a program sorts whole: around a square of rows and a piece of them."""
+
+
+@pytest.mark.parametrize(("lines", "n"), each(
+    (("float32", 5), ("float32", 37), ("float64", 3), ("float64", 20), ("uint16", 18)), LENGTHS, times=1,
+))  # fmt: skip
+def test_lines_of_a_known_length(lines: tuple[str, int], n: int) -> None:
+    """Along either axis, of fewer and more lines than a register has lanes, elements of 32 and of 64 bits."""
+    dtype, count = lines
+    x, y = hard(dtype, (count, n), n), np.ascontiguousarray(hard(dtype, (count, n), n + 1).T)
+    graph = built(lambda x, y: (jn.sort(x), jn.sort(x, descending=True), jn.argsort(x), jn.sort(y, 0)),
+                  (dtype, x.shape), (dtype, y.shape))  # fmt: skip
+    up, down = stable(x, 1, False), stable(x, 1, True)
+    want = (np.take_along_axis(x, up, 1), np.take_along_axis(x, down, 1), up, np.take_along_axis(y, stable(y, 0, False), 0))
+    compiled = jn.compile(graph, device="cpu", threads=1)
+    assert n == 1 or not any(kernel.name.startswith("ordered") for kernel in compiled.kernels)
+    for one, other in zip(compiled(x, y), want, strict=True):
+        same(one, other)
+
+
+LONG = [("float32", 5000), *slow(("float32", 200_000), ("float64", 9000), ("int64", 100_000))]
+
+
+@pytest.mark.parametrize(("dtype", "n"), LONG)
+def test_one_long_line_is_sorted_in_pieces(dtype: str, n: int) -> None:
+    x = hard(dtype, (n,), n)
+    x[::3] = np.random.default_rng(1).standard_normal(n)[::3] * 1e6
+    compiled = jn.compile(built(lambda x: (jn.sort(x), jn.argsort(x)), (dtype, (n,))), device="cpu", cache=False)
+    order = stable(x, 0, False)
+    for one, other in zip(compiled(x), (x[order], order), strict=True):
+        same(one, other)
+
+
+def test_a_part_of_a_line_is_not_sorted() -> None:
+    graph = built(lambda x: jn.sort(x), ("int32", (4, 100)))
+    compiled = jn.compile(graph, device="cpu", cache=False)
+    (name,) = [kernel.name for kernel in compiled.kernels]
+    changed = compiled.schedule.replaced(name, blocks={"i0": 4, "scan": 64})
+    with pytest.raises(jn.UserError, match=r"block of 64 along the axis scan, whose lines are sorted; fix: .*\(1, 128\)"):
+        jn.compile(graph, device="cpu", schedule=changed, cache=False)
+
+
 def test_a_long_line_of_words() -> None:
+    """Of unknown length: it is sorted by the lower halves of its words, and then by the upper ones."""
     x = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 70_001)
     x[::7] = x[0]
-    graph = built(lambda x: jn.argsort(x), ("int64", (len(x),)))
+    graph = built(lambda x: jn.argsort(x), ("int64", ("n",)))
     np.testing.assert_array_equal(jn.compile(graph, device="cpu", cache=False)(x), np.argsort(x, kind="stable"))
 
 

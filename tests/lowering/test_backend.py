@@ -42,6 +42,7 @@ class Texts:
 
 class InterpreterBackend:
     target = InterpreterTarget()
+    sorted_bytes = 0
 
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         plan = scheduled.plan
@@ -111,7 +112,7 @@ def test_a_back_end_of_ones_own_computes_what_numpy_does(n: int, numerics: str) 
 
 def test_every_stage_prints_what_it_made_and_can_be_called_by_itself() -> None:
     backend = HostBackend(host_target())
-    first = expanded(model())
+    first = expanded(model(), backend.sorted_bytes)
     assert "softmax" in str(model())
     assert "softmax" not in first.text()
     second = scheduled(first)

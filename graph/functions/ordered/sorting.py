@@ -17,20 +17,18 @@ def argsort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
     Equal elements, and zeros of both signs, keep their order, also with `descending`. NaN is beyond infinity: the last of an
     ascending order, the first of a descending one.
     """
-    return _ordered("argsort", x, axis, descending)[1]
+    return _ordered("argsort", x, axis, descending)
 
 
 def sort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
     """Return the elements along `axis` in order, as numpy.sort(kind="stable"); NaN as in `argsort`."""
-    symbol, positions, number = _ordered("sort", x, axis, descending)
-    return apply("take_along_axis", symbol, positions, axis=number)
+    return _ordered("sort", x, axis, descending)
 
 
-def _ordered(op: str, x: TensorLike, axis: int, descending: bool) -> tuple[Symbol, Symbol, int]:
+def _ordered(op: str, x: TensorLike, axis: int, descending: bool) -> Symbol:
     symbol = symbol_of(op, x)
     with describing(op, symbol):
-        number = normalize_axis(axis, len(symbol.shape))
-        return symbol, apply("argsort", symbol, axis=number, descending=bool(descending)), number
+        return apply(op, symbol, axis=normalize_axis(axis, len(symbol.shape)), descending=bool(descending))
 
 
 def top_k(x: TensorLike, k: int, axis: int = -1, largest: bool = True) -> tuple[Symbol, Symbol]:

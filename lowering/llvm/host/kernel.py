@@ -51,6 +51,7 @@ from .shapes import (
     lower_trans,
     lower_unsplat,
 )
+from .sorts.handlers import lower_sort
 
 
 def lower_kernel(
@@ -232,6 +233,7 @@ HANDLERS: dict[str, Handler] = {
     "tt.map_elementwise": lower_map_elementwise,
     "tt.gather": lower_gather,
     "tt.histogram": lower_histogram,
+    "tt.sort": lower_sort,
     "tt.reduce": lower_reduce,
     "tt.scan": lower_scan,
     "tt.dot": lower_dot,

@@ -1,4 +1,4 @@
-"""Builds running sums along one axis: `tt.scan` inside a chunk, a carry between chunks.
+"""Builds running sums along one axis: `tt.scan` inside a chunk, a carry between chunks. Lines that are sorted are one chunk.
 
 The carry enters the sum at the chunk's first position, so that a chunked scan adds in the same order as one
 that is not chunked. An exclusive scan is an inclusive scan of the operand one position earlier, which needs
@@ -34,7 +34,8 @@ class Scan:
         self.kind: str = attrs["kind"]
         self.dtype = self.value.dtype
         self.elem = register_type(self.dtype)
-        self.combine = combiner(self.kind, self.dtype)
+        self.is_sort = self.kind == "sort_block"
+        self.combine = None if self.is_sort else combiner(self.kind, self.dtype)
         starts_signed = self.kind == "sum" and self.dtype.is_float and not self.exclusive
         self.neutral = -0.0 if starts_signed else neutral(self.kind, self.dtype)
         if self.exclusive and set(values_of(nest, "scan")) & reach(nest, [self.operand]):
@@ -99,6 +100,8 @@ class Scan:
         along = frame.coordinates[self.axis]
         if not isinstance(along, Dimension):
             raise UnsupportedError("tile: a scan along an axis that is not blocked")
+        if self.combine is None:
+            raise UnsupportedError("tile: a line that is sorted does not lie whole in a block")
         kept = self._kept(frame)
         dims = union(kept, (along,))
         terms = self._terms(frame, along, dims)
@@ -111,7 +114,8 @@ class Scan:
         return b.reduce([final], dims.index(along), self.combine)[0]
 
     def _define(self, frame: Frame, terms: SSAValue, dims: tuple[Dimension, ...], along: Dimension) -> SSAValue:
-        sums = frame.builder.scan([terms], dims.index(along), self.combine, self.reverse)[0]
+        b, axis = frame.builder, dims.index(along)
+        sums = b.sort(terms, axis) if self.combine is None else b.scan([terms], axis, self.combine, self.reverse)[0]
         result = round_tensor_float32(frame.builder, sums) if self.dtype.name == "tensor_float32" else sums
         frame.define(self.number, Block(result, dims, self.elem))
         return sums

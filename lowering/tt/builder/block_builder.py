@@ -40,7 +40,7 @@ from .. import types as t
 from ..constants import Number, constant_attr
 from ..dialect.arith import FLOAT_PREDICATES, INTEGER_PREDICATES, CmpfOp, CmpiOp, SelectOp, predicate_attr
 from ..dialect.attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MODES, cache_policy, enum_attr
-from ..dialect.compute import NO_IMPRECISE_ACCUMULATION, DotOp
+from ..dialect.compute import NO_IMPRECISE_ACCUMULATION, DotOp, SortOp
 from ..dialect.context import operation_class
 from ..dialect.functions import FuncOp, GetNumProgramsOp, GetProgramIdOp, ReturnOp
 from ..dialect.memory.descriptor_types import TensorDescType
@@ -258,6 +258,10 @@ class BlockBuilder(OperationBuilder):
         """Take the elements of x at indices along an axis; the other axes are the same."""
         result = t.with_shape(x.type, t.shape_of(indices.type))
         return self._one(GatherOp, (x, indices), result, {"axis": IntegerAttr(axis, i32)})
+
+    def sort(self, x: SSAValue, axis: int) -> SSAValue:
+        """Put the elements along an axis in ascending order, as signed integers."""
+        return self._one(SortOp, (x,), x.type, {"axis": IntegerAttr(axis, i32)})
 
     def reshape(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
         """Give the elements, in row-major order, another shape."""

@@ -21,7 +21,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 
 from .. import types as t
-from ..checks import BlockSizes, expect_block, expect_kind, expect_shape, expect_type, fail
+from ..checks import BlockSizes, expect_axis, expect_block, expect_kind, expect_shape, expect_type, fail
 from .attributes import (
     INPUT_PRECISIONS,
     NAN_PROPAGATION,
@@ -224,6 +224,30 @@ class HistogramOp(IRDLOperation):
             expect_type(self, "mask", self.mask.type, t.mask_type(self.src.type), "i1 of src's shape")
 
 
+@irdl_op_definition
+class SortOp(IRDLOperation):
+    """The elements of a block along one axis in ascending order, as signed integers.
+
+    Triton has no such operation, and sorts by shuffling; the host sorts lines by registers of them.
+    """
+
+    name = "tt.sort"
+
+    src = operand_def(SAME)
+    result = result_def(written())
+    axis = prop_def(IntegerAttr)
+
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$src attr-dict `:` type($result)"
+    traits = traits_def(Pure(), BlockSizes())
+
+    def verify_(self) -> None:
+        shape = expect_block(self, "src", self.src)
+        expect_kind(self, "src", self.src.type, "integer")
+        expect_axis(self, self.axis.value.data, len(shape))
+        expect_type(self, "result", self.result.type, self.src.type, "the type of src")
+
+
 OPERATIONS: Sequence[type[Operation]] = (
     DotOp,
     FpToFpOp,
@@ -232,4 +256,5 @@ OPERATIONS: Sequence[type[Operation]] = (
     PreciseSqrtOp,
     ClampFOp,
     HistogramOp,
+    SortOp,
 )

@@ -169,7 +169,7 @@ class _Instrumentation:
 
     def _computation(self, op: Operation) -> None:
         after = Rewriter(_next(op))
-        if op.name == "tt.histogram":
+        if op.name in ("tt.histogram", "tt.sort"):
             for operand in op.operands:
                 self._need_defined(Rewriter(op), operand)
         if op.name in SCALAR_REGIONS:

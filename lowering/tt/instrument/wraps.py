@@ -103,7 +103,7 @@ def _sources(value: SSAValue) -> Iterator[SSAValue]:
             yield from op.operands[1:]
         case "tt.gather":
             yield op.operands[0]
-        case name if name in MOVES or name in EXACT or name in _FORWARDED or name in ("tt.reduce", "tt.scan"):
+        case name if name in MOVES or name in EXACT or name in _FORWARDED or name in ("tt.reduce", "tt.scan", "tt.sort"):
             yield from op.operands
 
 

@@ -377,6 +377,11 @@ def _histogram(op: Operation, memory: Memory) -> Evaluator:
     return run
 
 
+def _sort(op: Operation, memory: Memory) -> Evaluator:
+    axis = property_number(op, "axis")
+    return lambda x: as_integer(np.sort(signed(x), axis), numpy_dtype(_result(op)))
+
+
 _NOTHING = ("ttg.barrier", "tt.grid_dependency_wait", "tt.grid_dependency_launch_dependents")
 
 EVALUATORS: dict[str, Maker] = {
@@ -423,6 +428,7 @@ EVALUATORS: dict[str, Maker] = {
     "tt.atomic_store": _store,
     "tt.atomic_poll": atomic_poll,
     "tt.histogram": _histogram,
+    "tt.sort": _sort,
     "tt.extern_elementwise": lambda op, memory: extern_elementwise(op),
     "llvm.intr.assume": lambda op, memory: lambda condition: None,
     **dict.fromkeys(_NOTHING, lambda op, memory: lambda: None),

@@ -15,8 +15,8 @@ from ....promotion.dataclass import dataclass
 SYNCHRONISING = frozenset(
     {
         "ttg.barrier", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.atomic_poll", "tt.reduce",
-        "tt.scan", "tt.dot", "tt.dot_scaled", "tt.gather", "tt.histogram", "tt.assert", "tt.print", "tt.descriptor_load",
-        "tt.descriptor_store", "tt.descriptor_gather", "tt.descriptor_scatter", "tt.descriptor_reduce",
+        "tt.scan", "tt.dot", "tt.dot_scaled", "tt.gather", "tt.histogram", "tt.sort", "tt.assert", "tt.print",
+        "tt.descriptor_load", "tt.descriptor_store", "tt.descriptor_gather", "tt.descriptor_scatter", "tt.descriptor_reduce",
     }
 )  # fmt: skip
 """Operations behind which threads have waited for each other: barriers, and those that exchange values between threads.

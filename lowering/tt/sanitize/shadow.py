@@ -18,6 +18,7 @@ from ....promotion.dataclass import dataclass
 from .. import types as t
 from ..analysis.combining import exchanged_axis
 from ..analysis.distances import moves_by_distance
+from ..dialect.attributes import property_number
 from ..dialect.scaled import DotScaledOp
 from ..interpret.machine import Value
 from ..interpret.numerics import unsigned
@@ -299,6 +300,18 @@ def _counted(values: Sequence[Value], shadows: Sequence[Shadow | None], result: 
     return Shadow(np.full(np.shape(result), worst, np.int32)) if worst else None
 
 
+def _sorted(axis: int) -> Rule:
+    """Makes the rule of tt.sort: an undefined lane may come to stand anywhere along the axis, and moves all others."""
+
+    def rule(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
+        poison = None if shadows[0] is None else shadows[0].poison
+        if poison is None:
+            return None
+        return tidy(Shadow(np.broadcast_to(np.max(poison, axis, keepdims=True), np.shape(result)).copy()))
+
+    return rule
+
+
 ABSORBING: dict[str, Rule] = {
     **dict.fromkeys(
         ("arith.andi", "arith.muli", "arith.mului_extended", "arith.mulsi_extended"), _absorbing(lambda dtype: dtype.type(0))
@@ -351,6 +364,8 @@ def rule_of(op: Operation, number: int, evaluate: Function) -> Rule | None:
         return lambda values, shadows, result: restructured(evaluate, values, shadows)
     if name == "tt.gather":
         return _gathered(evaluate)
+    if name == "tt.sort":
+        return _sorted(property_number(op, "axis"))
     exchange = exchanged_axis(op)
     if exchange is not None:
         return _exchanged(*exchange)

@@ -29,7 +29,9 @@ _PREPARED = {
         "fix-order,licm"
     ),
 }
-_FOR_THREADS = "mark-pipelined-loads,assume-divisibility,non-negative-dividends,mark-few-pointers,pointer-induction"
+_FOR_THREADS = (
+    "mark-pipelined-loads,expand-sorts,assume-divisibility,non-negative-dividends,mark-few-pointers,pointer-induction"
+)
 
 TEXTS: dict[tuple[str, str], str] = {
     **{(HOST, numerics): text for numerics, text in _PREPARED.items()},

@@ -9,13 +9,18 @@ import ml_dtypes
 import numpy as np
 import pytest
 from joinery.graph.ops import complex_parts
+from joinery.graph.ops.building import apply
 from joinery.graph.ops.table import OPS
 
 COMPOSITES: dict[str, Any] = {
+    "sort": lambda x: jn.sort(x, 0),
+    "sort descending": lambda x: jn.sort(x, descending=True),
     "argsort": lambda x: jn.argsort(x, 0),
     "argsort descending": lambda x: jn.argsort(x, descending=True),
     "top_positions": lambda x: jn.top_k(x, 3)[1],
     "top_positions sorted": lambda x: jn.bottom_k(x, 1, axis=0)[1],
+    "sorted_positions": lambda x: apply("sorted_positions", x.cast(jn.int32), axis=1),
+    "least_positions": lambda x: apply("least_positions", x.cast(jn.int32), axis=1, k=3),
     "softmax": lambda x: jn.softmax(x, 0),
     "logsoftmax": lambda x: jn.logsoftmax(x, -1),
     "logsumexp": lambda x: jn.logsumexp(x, 1),
@@ -46,7 +51,7 @@ DTYPES = {"float16": 2e-3, "bfloat16": 1e-2, "float32": 3e-6, "float64": 1e-12}
 
 
 def expanded(graph: Any) -> Any:
-    """The graph with every composite replaced by its expansion, as the lowering does it."""
+    """The graph with every composite replaced by its expansion, as the lowering does it, until there is none."""
     result = jn.Graph(graph.name, semantics=graph.rules)
     for check in graph.checks:
         result.shape_checks.add(*check)
@@ -62,7 +67,7 @@ def expanded(graph: Any) -> Any:
         assert new[symbol.id].shape == symbol.shape
         assert new[symbol.id].location == symbol.location
     result.output(*[new[symbol.id] for symbol in graph.outputs])
-    return result
+    return result if all(symbol.op.expand is None for symbol in result.symbols) else expanded(result)
 
 
 COMPLEX = complex_parts.ROWS  # tests/graph/functions/test_complex.py

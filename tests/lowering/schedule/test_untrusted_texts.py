@@ -19,6 +19,7 @@ import pytest
 from joinery.graph.checks import Checks
 from joinery.graph.dims.dim import Dim
 from joinery.graph.functions.host.data_sized import host
+from joinery.graph.ops.building import apply
 from joinery.graph.ops.table import OPS
 from joinery.graph.text.parsing import from_text
 from joinery.graph.text.printing import to_text
@@ -48,6 +49,10 @@ CASES: dict[str, Build] = {
     "sum": lambda x, y, i: (jn.sum(x, axis=0), jn.prod(x, axis=1, keepdims=True), jn.mean(x, axis=0)),
     "cumsum": lambda x, y, i: (jn.cumsum(x, 0), jn.cumsum(i, 0, exclusive=True, reverse=True)),
     "order": lambda x, y, i: (jn.argsort(x, 0), jn.sort(x, 1, True), *jn.top_k(x, 2), *jn.bottom_k(i.cast("int32"), 1, 0)),
+    "keys": lambda x, y, i: (
+        apply("sorted_positions", x.cast("int32"), axis=1), apply("least_positions", x.cast("int32"), axis=1, k=2),
+        apply("sort_block", i[:, None].cast("int32") + np.arange(4, dtype=np.int32), axis=1),
+    ),
     "scatter": lambda x, y, i: (
         jn.scatter_add(x, y[:, :4], jn.broadcast_to(i[:, None], (M, 4)), 0), jn.put_along_axis(x, i[:, None], y[:, :1], 0),
     ),

@@ -34,6 +34,7 @@ ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
         row: [{"axis": 1, "exclusive": flag, "reverse": other} for flag in (False, True) for other in (False, True)]
         for row in ("cumprod", "cummax", "cummin")
     },
+    "sort": [{"axis": axis, "descending": flag} for axis in (0, 1) for flag in (False, True)],
     "argsort": [{"axis": axis, "descending": flag} for axis in (0, 1) for flag in (False, True)],
     "top_positions": [{"axis": 1, "k": 2, "largest": True}, {"axis": 0, "k": 3, "largest": False}],
     "windows": [{"axes": (1, 0), "counts": (2, 3), "sizes": (2, 1), "strides": (2, 1), "dilations": (2, 1)}],

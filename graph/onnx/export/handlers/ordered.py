@@ -25,6 +25,17 @@ def in_order(body: Body, call: Call, x: str) -> str:
     return body.several("TopK", x, count, outputs=("values", "positions"), axis=axis, largest=largest, sorted=1)[1]
 
 
+@writes("sort")
+def sort(body: Body, call: Call, x: str) -> str:
+    """Take the elements of TopK; ONNX leaves open where NaN comes, and which zero is first."""
+    axis, dtype = call.attrs["axis"], call.operands[0]
+    count = body.node("Shape", x, start=axis, end=axis + 1)
+    x, wide = body.carried("TopK", x, dtype)
+    found, _ = body.several("TopK", x, count, outputs=("values", "positions"), axis=axis,
+                            largest=int(call.attrs["descending"]), sorted=1)  # fmt: skip
+    return body.returned("TopK", found, wide, dtype)
+
+
 @writes("cumprod")
 def cumprod(body: Body, call: Call, x: str) -> str:
     """Multiply along an axis: by CumProd, which opset 26 has, before that one element after the other."""
@@ -138,4 +149,4 @@ def _scattered(body: Body, call: Call, x: str, positions: str, updates: str) -> 
     return body.returned(key, written, wide, call.result)
 
 
-never("it is a step of sorting", "jn.argsort", "sort_keys")
+never("it is a step of sorting", "jn.argsort", "sort_keys", "sort_block", "sorted_positions", "least_positions")

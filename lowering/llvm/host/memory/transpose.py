@@ -111,15 +111,20 @@ def _reads_scratch(ev: Evaluator, source: Map) -> bool:
 
 def transpose_scratch(ev: Evaluator, memory: Stored) -> Stored:
     """Transposes a block in scratch, whose rows are dense, into scratch."""
+    result = ev.scratch(memory.shape[::-1], memory.elem)
+    transpose_into(ev, memory, result)
+    return result
+
+
+def transpose_into(ev: Evaluator, memory: Stored, result: Stored) -> None:
+    """Transposes a block in scratch into another one; the rows of both are dense."""
     s, elem = ev.s, _PLAIN[memory.memory]
     rows, columns = memory.shape
-    result = ev.scratch((columns, rows), memory.elem)
     function = Transposition(elem, min(ev.lanes_for(elem), rows, columns), False)
     height, width = s.constant(rows), s.constant(columns)
     arguments = [memory.pointer, s.constant(memory.strides[0]), result.pointer, s.constant(result.strides[0]),
                  height, width, height, width, zero(register_element(elem)), height]  # fmt: skip
     ev.f.call(ev.f.module.provide(function), "void", arguments)
-    return result
 
 
 def copy_transposed(

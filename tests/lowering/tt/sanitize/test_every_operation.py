@@ -221,6 +221,7 @@ CASES: dict[str, Case] = {
     "tt.precise_sqrt": same("tt.precise_sqrt", "f32", 1),
     "tt.clampf": same("tt.clampf", "f32", 3, suffix=", propagateNan = none"),
     "tt.histogram": Case((INT, BIT), f"%r = tt.histogram {{0}}, {{1}} : {INT} -> {INT}", (INT,)),
+    "tt.sort": Case((INT,), f"%r = tt.sort {{0}} {{axis = 0 : i32}} : {INT}", (INT,)),
     "tt.extern_elementwise": Case(
         (FLT, FLT),
         '%r = tt.extern_elementwise {0}, {1} {libname = "", libpath = "", pure = true, symbol = "__nv_powf"} : '

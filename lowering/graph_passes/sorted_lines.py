@@ -1,0 +1,87 @@
+"""Sorts lines that a program holds whole: keys that are the elements themselves, or that are packed with positions.
+
+A key of 32 bits and the position of its element make one integer of 64, as those of which `sort_keys` makes rows.
+
+Keys of elements have as many bits as these, and are elements again when they are in order. Of floats the order is that of the
+integers that their bits are, with the magnitude of negative ones mirrored. Zeros of both signs are equal and keep their order,
+so their keys hold positions, in the integers that keys of NaN leave free: there is one NaN, and float32 has 2^24 - 2.
+
+     negative floats       zeros                               positive floats  NaN
+    ─────────────────┼──────────────────────────┼─────────────┼────────────────┼──────► key
+     mirrored - SPARE  -SPARE - 1 + 2 position + sign  up to 0  their bits
+"""
+
+from __future__ import annotations
+
+from ...graph.ops.building import apply, cast
+from ...graph.ops.expansions import as_ordered, counting, first_sorted
+from ...graph.protocols import SymbolLike
+from ...graph.symbol import Symbol
+from ...promotion.dtype import DType, float32, float64, int32, int64
+
+_POSITION = (1 << 32) - 1
+"""The bits of a packed key that are the position."""
+_SPARE = {int32: (1 << 23) - 1, int64: (1 << 52) - 1}
+"""Integers of so many bits below that of -infinity, which are mirrored NaN."""
+_NAN = {int32: 0x7FC00000, int64: 0x7FF8000000000000}
+
+
+def is_sorted_whole(symbol: Symbol, most_bytes: int) -> bool:
+    """Returns whether a program may hold the lines that a symbol puts in order, which are `most_bytes` at most."""
+    if symbol.op.name not in ("sort", "sorted_positions", "least_positions"):
+        return False
+    extent = symbol.inputs[0].shape[symbol.attrs["axis"]]
+    size = 4 if symbol.op.name == "sort" and symbol.dtype.bits < 64 else 8
+    if not isinstance(extent, int) or extent < 1:
+        return False
+    return size << (extent - 1).bit_length() <= most_bytes and 2 * extent <= _SPARE[int32]
+
+
+def sorted_whole(symbol: Symbol, x: SymbolLike) -> SymbolLike:
+    """Returns the elements of `x` in order, or the positions that put keys in order, as `symbol` says."""
+    axis = symbol.attrs["axis"]
+    if symbol.op.name == "least_positions":
+        return first_sorted(x, symbol.attrs["k"])
+    if symbol.op.name == "sorted_positions":
+        packed = apply("add", apply("mul", cast(x, int64), 1 << 32), counting(x, x.shape[axis]))
+        return apply("bitwise_and", apply("sort_block", packed, axis=axis), _POSITION)
+    descending = symbol.attrs["descending"]
+    wide = as_ordered(x)
+    key = _key(wide, axis, descending) if x.dtype.is_float else wide
+    key = apply("bitwise_not", key) if descending else key
+    key = apply("sort_block", key, axis=axis)
+    key = apply("bitwise_not", key) if descending else key
+    return cast(_float(key), x.dtype) if x.dtype.is_float else _integer(key, x.dtype)
+
+
+def _key(x: SymbolLike, axis: int, descending: bool) -> SymbolLike:
+    """Returns the keys of float32 or float64. descending: they will be put in descending order."""
+    whole = int32 if x.dtype is float32 else int64
+    extent, least = x.shape[axis], int(whole.max_value)
+    bits = apply("bitcast", x, dtype=whole)
+    position = counting(x, extent)
+    position = apply("sub", extent - 1, position) if descending else position  # what is equal keeps its order
+    first = apply("add", apply("mul", cast(position, whole), 2), -_SPARE[whole] - 1)
+    rank = len(x.shape)
+    first = apply("reshape", first, shape=tuple([extent if a == axis else 1 for a in range(rank)]))
+    zero = apply("where", apply("less", bits, 0), apply("add", first, 1), first)
+    mirrored = apply("sub", apply("bitwise_xor", bits, least), _SPARE[whole])
+    below = apply("where", apply("equal", x, 0.0), zero, mirrored)
+    return apply("where", apply("is_nan", x), _NAN[whole], apply("where", apply("greater", bits, 0), bits, below))
+
+
+def _float(key: SymbolLike) -> SymbolLike:
+    """Returns the floats that keys are of."""
+    spare, whole = _SPARE[key.dtype], key.dtype
+    zero = apply("shift_left", apply("add", key, spare + 1), whole.bits - 1)
+    mirrored = apply("bitwise_xor", apply("add", key, spare), int(whole.max_value))
+    below = apply("where", apply("less", key, -spare - 1), mirrored, zero)
+    bits = apply("where", apply("greater", key, 0), key, below)
+    return apply("bitcast", bits, dtype=float32 if whole is int32 else float64)
+
+
+def _integer(key: SymbolLike, dtype: DType) -> SymbolLike:
+    """Returns the integers that keys of `as_ordered` are of."""
+    if dtype.kind == "uint" and dtype.bits >= 32:
+        return apply("bitcast", apply("bitwise_xor", key, int(key.dtype.min_value)), dtype=dtype)
+    return cast(key, dtype)
