@@ -1,8 +1,8 @@
 """Expands tt.sort into gathers, minima and maxima, for targets whose threads share out a block.
 
-A step compares each element with the one at a distance from it, which a gather fetches, by shuffles where both are in a warp. The
-steps are those of a bitonic network of which every merge begins with the elements as far from both ends, so that the smaller of
-two always goes to the lower position (see `lowering/llvm/host/sorts/network.py`).
+A step compares each element with the one at a distance from it, which a gather fetches, by shuffles where both are in a warp.
+The steps are those of a bitonic network of which every merge begins with the elements as far from both ends, so that the smaller
+of two always goes to the lower position (see `lowering/llvm/host/sorts/network.py`).
 """
 
 from __future__ import annotations
