@@ -1,7 +1,7 @@
 """Expands tt.sort into gathers, minima and maxima, for targets whose threads share out a block.
 
 A step compares each element with the one at a distance from it, which a gather fetches, by shuffles where both are in a warp.
-The steps are those of a bitonic network of which every merge begins with the elements as far from both ends, so that the smaller
+The steps are those of a bitonic network of which every merge begins with elements as far from both ends, so that the smaller
 of two always goes to the lower position (see `lowering/llvm/host/sorts/network.py`).
 """
 
