@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -412,7 +412,11 @@ def scan(
                     state.next = acc
 
         if neutral is not None:
-            _scan_in_vectors(nests, operands[0], memories[0], axis, outer, combine, constant(neutral, operands[0].elem, n))
+            least = first = constant(neutral, operands[0].elem, n)
+            if started is not None:
+                first, operands = f.splat(ev.at(started[0], (Coordinate(ev.s.constant(0)),)), n), [started[1]]
+            for operand, within in _whole_or_masked(nests, operands[0], combine):
+                _scan_in_vectors(nests, operand, memories[0], axis, outer, combine, least, first, within)
         elif inner is None:
             run(None, None)
         else:
@@ -432,13 +436,22 @@ def _evaluated(nests: LoopNests, operand: Node, memory: Stored, combine: Combine
     Returns another block than `memory`, which will have other values.
     """
     written = replace(memory)
-    neutral = None if combine.kind is None else identity(combine.kind, operand.elem)
-    if neutral is None or len(operand.shape) != 1:
-        return nests.materialize(operand, written)
+    for node, within in _whole_or_masked(nests, operand, combine):
+        nests.materialize(node, written, within)
+    return written
+
+
+def _whole_or_masked(nests: LoopNests, operand: Node, combine: Combine) -> Iterator[tuple[Node, Sequence[Bound]]]:
+    """Yields what a scan of one dimension reads where its chunk is whole, with the bounds that hold then, and what it reads
+    elsewhere, which has the neutral element beyond them. What is emitted meanwhile is run in one of the two cases."""
     ev, f = nests.ev, nests.ev.f
-    source, bounds, _ = _strip_neutral(operand, constant(neutral, operand.elem), None)
+    neutral = None if combine.kind is None else identity(combine.kind, operand.elem)
+    source, bounds = operand, list[Bound]()
+    if neutral is not None and len(operand.shape) == 1:
+        source, bounds, _ = _strip_neutral(operand, constant(neutral, operand.elem), None)
     if not bounds:
-        return nests.materialize(operand, written)
+        yield operand, ()
+        return
     limit = bounds[0].limit
     for bound in bounds[1:]:
         limit = ev.s.min(limit, bound.limit)
@@ -446,9 +459,8 @@ def _evaluated(nests: LoopNests, operand: Node, memory: Stored, combine: Combine
     for holds, node, within in ((is_whole, source, bounds), (f.binary("xor", is_whole, TRUE), operand, ())):
         kept = dict(ev.replacement)
         with f.when(holds), ev.scope():
-            nests.materialize(node, written, within)
+            yield node, within
         ev.replacement = kept
-    return written
 
 
 def _exact_neutral(combine: Combine, operands: Sequence[Node]) -> int | None:
@@ -460,11 +472,12 @@ def _exact_neutral(combine: Combine, operands: Sequence[Node]) -> int | None:
 
 
 def _scan_in_vectors(nests: LoopNests, operand: Node, memory: Stored, axis: int, outer: Sequence[Coordinate | None],
-                     combine: Combine, neutral: V) -> None:  # fmt: skip
-    """Scans along the vector dimension: each vector by itself in log2 n steps, then with all vectors before it."""
+                     combine: Combine, neutral: V, first: V, within: Sequence[Bound]) -> None:  # fmt: skip
+    """Scans along the vector dimension: each vector by itself in log2 n steps, then with all before it, `first` among them."""
     ev, f, n, size = nests.ev, nests.ev.f, lanes(neutral.type), operand.shape[axis]
-    with f.loop(0, size, n, [neutral], at_least_once=True) as state, ev.scope():
-        here = tuple([Coordinate(state.index, 0, n) if d == axis else c for d, c in enumerate(outer)])
+    loop = ev.open_loop({bound.limit.operand() for bound in within})
+    with f.loop(0, size, n, [first], at_least_once=True) as state, ev.scope():
+        here = tuple([Coordinate(state.index, 0, n, loop) if d == axis else c for d, c in enumerate(outer)])
         value = f.splat(ev.at(operand, here), n)
         distance = 1
         while distance < n:

@@ -137,3 +137,18 @@ def test_the_first_element_is_as_it_is_started(op: str, operands: str, region: s
     assert found[0] == first
     if op == "addf":
         np.testing.assert_array_equal(found, 100 + 2 * np.arange(1, 65))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int8"])
+def test_integers_are_scanned_in_vectors_from_what_chunks_before_have(dtype: str) -> None:
+    for extent in ("n", 5000):
+        graph = jn.Graph("g", inputs=[jn.TensorType(dtype, (extent,), name="x")])
+        (x,) = graph.inputs
+        graph.output(jn.cumsum(x, axis=0), jn.cummax(x, axis=0), jn.cumsum(x, axis=0, reverse=True))
+        compiled = jn.compile(graph, threads=1)
+        for size in SIZES if extent == "n" else (5000,):
+            values = np.random.default_rng(size).integers(-128, 128, size).astype(dtype)
+            sums, largest, ends = compiled(values)
+            np.testing.assert_array_equal(sums, np.cumsum(values, dtype=sums.dtype), err_msg=str(size))
+            np.testing.assert_array_equal(largest, np.maximum.accumulate(values), err_msg=str(size))
+            np.testing.assert_array_equal(ends, np.cumsum(values[::-1], dtype=ends.dtype)[::-1], err_msg=str(size))
