@@ -16,7 +16,7 @@ from ....promotion.errors import InternalError, UnsupportedError
 from ...target import HostTarget
 from ..ir import Function
 from ..values import V, element
-from . import approximate, float32, float64, fmod
+from . import approximate, avx512, float32, float64, fmod
 from .lanes import Lanes
 from .recipes import FUNCTIONS, Form, Recipe, instructions_by_op, names_with, recipe, recipe_of
 
@@ -41,7 +41,11 @@ def _intrinsic(name: str) -> Recipe:
     return lambda lane, x: lane.fn.intrinsic(name, [x])
 
 
-recipe("sqrt", "float", "double", ops=("math.sqrt", "tt.precise_sqrt"), instructions=6)(_intrinsic("sqrt"))
+@recipe("sqrt", "float", "double", ops=("math.sqrt", "tt.precise_sqrt"), instructions=6)
+def _sqrt(lane: Lanes, x: V) -> V:
+    return avx512.by_register(lane, avx512.sqrt, x) if avx512.serves(lane) and lane.n > 1 else lane.sqrt(x)
+
+
 recipe("round", "float", "double", ops=("math.roundeven",))(_intrinsic("roundeven"))  # halves to even, as in NumPy
 recipe("abs", "float", "double", ops=("math.absf",))(_intrinsic("fabs"))
 for _name in ("floor", "ceil", "trunc"):

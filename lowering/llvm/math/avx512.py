@@ -1,0 +1,105 @@
+"""Instructions of AVX-512 that elementary functions are made of: tables in registers, powers of two, parts of floats, estimates.
+
+All take lanes that fill one register. `by_register` cuts other vectors into such and fills what is left, so that a function has the
+same bits in any number of lanes, one included.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+from .. import values
+from ..values import V, const, i32
+from .angle_reduction import choose_rare
+from .lanes import Lanes
+
+FEATURES = frozenset({"avx512f", "avx512dq", "avx512bw", "avx512vl"})
+_ROUNDED_BY_MODE = 4
+"""The rounding mode of an instruction that says: the mode that the processor is in."""
+_ROUNDED_DOWN = 9
+_SUFFIXES = {"float": "ps.512", "double": "pd.512"}
+
+
+def serves(lane: Lanes) -> bool:
+    """Returns whether functions may be made of these instructions, whose results are not those of other targets."""
+    return not lane.portable and lane.fn.module.features >= FEATURES
+
+
+def by_register(lane: Lanes, emit: Callable[..., V], *operands: V) -> V:
+    """Returns `emit(lanes of one register, *operands)` for vectors of any length."""
+    fn, n, full = lane.fn, lane.n, 512 // lane.width
+    whole = Lanes(fn, values.vector(lane.element, full), not_positive=lane.not_positive)
+    if n == full:
+        return emit(whole, *operands)
+    if n == 1:
+        return fn.extract(emit(whole, *[fn.insert(values.zero(whole.type), v, 0) for v in operands]), 0)
+    if n < full:
+        wide = [fn.shuffle(v, values.zero(v.type), [*range(n), *([n] * (full - n))]) for v in operands]
+        y = emit(whole, *wide)
+        return fn.shuffle(y, y, range(n))
+    parts = [emit(whole, *[fn.shuffle(v, v, range(i, i + full)) for v in operands]) for i in range(0, n, full)]
+    while len(parts) > 1:
+        length = values.lanes(parts[0].type)
+        parts = [fn.shuffle(a, b, range(2 * length)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _all(lane: Lanes) -> V:
+    return const(-1, f"i{lane.n}")
+
+
+def _name(lane: Lanes, name: str) -> str:
+    return f"llvm.x86.avx512.{name}.{_SUFFIXES[lane.element]}"
+
+
+def look_up(lane: Lanes, numbers: Sequence[float], index: V) -> V:
+    """Returns the number at each index, of which the lowest bits count: as many numbers as one register has or two."""
+    n = lane.n
+    code, integer = ("<d", "<q") if lane.width == 64 else ("<f", "<i")
+    bits = [int(struct.unpack(integer, struct.pack(code, x))[0]) for x in numbers]
+    parts = [lane.float_of(values.int_vector(bits[i : i + n], f"i{lane.width}")) for i in range(0, len(bits), n)]
+    if len(parts) == 1:
+        name = "permvar.df.512" if lane.width == 64 else "permvar.sf.512"
+        return lane.fn.target_intrinsic(f"llvm.x86.avx512.{name}", [parts[0], index], lane.type)
+    return lane.fn.target_intrinsic(_name(lane, "vpermi2var"), [parts[0], index, parts[1]], lane.type)
+
+
+def scale(lane: Lanes, a: V, exponent: V, where: V | None = None) -> V:
+    """Computes a · 2^⌊exponent⌋, rounded once, with overflow to infinity; 0 in lanes outside of the mask."""
+    mask = _all(lane) if where is None else lane.fn.bitcast(where, f"i{lane.n}")
+    operands = [a, exponent, values.zero(lane.type), mask, i32(_ROUNDED_BY_MODE)]
+    return lane.fn.target_intrinsic(_name(lane, "mask.scalef"), operands, lane.type)
+
+
+def estimate_rsqrt(lane: Lanes, x: V) -> V:
+    """Returns 1/√x with a relative error of at most 2^-14; infinity of 0."""
+    return lane.fn.target_intrinsic(_name(lane, "rsqrt14"), [x, values.zero(lane.type), _all(lane)], lane.type)
+
+
+_ROOT_RANGE = {"float": (0x0D800000, 0x7F800000), "double": (0x0780000000000000, 0x7FF0000000000000)}
+"""Bits of 2^-100 and 2^-903, from which on residuals of squares are exact, and of infinity."""
+
+
+def sqrt(lane: Lanes, x: V) -> V:
+    """Computes √x, rounded correctly.
+
+    Heron's step from an estimate, rounded down, is off by less than half a unit before it is rounded: with g = √x (1 + a) and
+    h = (1 + b) / 2√x, g + (x - g²) h is √x (1 - a²/2 + ab), where a and b are below 2^-13.9 for floats, and after one of
+    Newton's steps below 2^-27.4 for doubles. So the root is that number g or the next one, g', and it is the next one where
+    x > g g', which is g and half a unit, squared, but for less than x can differ by (Tuckerman's test).
+    """
+    fn = lane.fn
+    estimate = estimate_rsqrt(lane, x)
+    g, h = lane.mul(x, estimate), lane.mul(estimate, 0.5)
+    if lane.width == 64:
+        rest = lane.fma(lane.neg(g), h, 0.5)
+        g, h = lane.fma(g, rest, g), lane.fma(h, rest, h)
+    step = [lane.fma(lane.neg(g), g, x), h, g, i32(_ROUNDED_DOWN)]
+    low = fn.target_intrinsic(_name(lane, "vfmadd"), step, lane.type)
+    high = lane.float_of(lane.iop("add", lane.bits(low), 1))
+    root = lane.select(lane.cmp("ogt", lane.fma(lane.neg(low), high, x), 0.0), high, low)
+    least, infinity = _ROOT_RANGE[lane.element]
+    above = lane.iop("sub", lane.bits(x), least)
+    is_rare = fn.icmp("uge", above, lane.ci(infinity - least))  # zeros, negative and tiny numbers, infinity, NaN
+    return choose_rare(lane, is_rare, [root], lambda: [lane.sqrt(x)])[0]
