@@ -103,3 +103,26 @@ def sqrt(lane: Lanes, x: V) -> V:
     above = lane.iop("sub", lane.bits(x), least)
     is_rare = fn.icmp("uge", above, lane.ci(infinity - least))  # zeros, negative and tiny numbers, infinity, NaN
     return choose_rare(lane, is_rare, [root], lambda: [lane.sqrt(x)])[0]
+
+
+def exponent(lane: Lanes, x: V) -> V:
+    """Returns ⌊log2 |x|⌋ as a float, of denormal numbers too; -infinity of 0."""
+    name = _name(lane, "mask.getexp")
+    return lane.fn.target_intrinsic(name, [x, values.zero(lane.type), _all(lane), i32(_ROUNDED_BY_MODE)], lane.type)
+
+
+def mantissa(lane: Lanes, x: V) -> V:
+    """Returns x · 2^-exponent, which has x's sign and a magnitude in [1, 2)."""
+    operands = [x, i32(0), values.zero(lane.type), _all(lane), i32(_ROUNDED_BY_MODE)]
+    return lane.fn.target_intrinsic(_name(lane, "mask.getmant"), operands, lane.type)
+
+
+_LOG_RESPONSES = 0x03530422
+"""For NaN, signalling NaN, 0, 1, -infinity, infinity, negative and positive numbers, from the lowest four bits on: 0 keeps the
+result, 2 is the operand as a NaN, 3 NaN, 4 -infinity, 5 infinity."""
+
+
+def log_domain(lane: Lanes, y: V, x: V) -> V:
+    """Returns y for finite x > 0, -infinity of 0, infinity of itself, NaN of negative numbers and NaN."""
+    operands = [y, x, const(_LOG_RESPONSES, lane.integer), i32(0), _all(lane), i32(_ROUNDED_BY_MODE)]
+    return lane.fn.target_intrinsic(_name(lane, "mask.fixupimm"), operands, lane.type)
