@@ -46,11 +46,7 @@ def test_hard_numbers_are_found():
 
 
 def sqrt(element: str, lanes: int) -> MapKernel:
-    def emit(fn, x):
-        fn.module.features = FEATURES
-        return emit_math(fn, "sqrt", x)
-
-    return MapKernel(emit, [element], element, lanes)
+    return MapKernel(lambda fn, x: emit_math(fn, "sqrt", x), [element], element, lanes, features=FEATURES)
 
 
 def samples(element: str) -> np.ndarray:
