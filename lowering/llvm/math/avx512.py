@@ -13,6 +13,7 @@ from .. import values
 from ..values import V, const, i32
 from .angle_reduction import choose_rare
 from .lanes import Lanes
+from .tables_of_16 import LOG_INVERSES
 
 FEATURES = frozenset({"avx512f", "avx512dq", "avx512bw", "avx512vl"})
 _ROUNDED_BY_MODE = 4
@@ -111,10 +112,20 @@ def exponent(lane: Lanes, x: V) -> V:
     return lane.fn.target_intrinsic(name, [x, values.zero(lane.type), _all(lane), i32(_ROUNDED_BY_MODE)], lane.type)
 
 
+_POSITIVE = 4
+
+
 def mantissa(lane: Lanes, x: V) -> V:
-    """Returns x · 2^-exponent, which has x's sign and a magnitude in [1, 2)."""
-    operands = [x, i32(0), values.zero(lane.type), _all(lane), i32(_ROUNDED_BY_MODE)]
+    """Returns |x| · 2^-exponent, which is in [1, 2); 1 of 0 and infinity."""
+    operands = [x, i32(_POSITIVE), values.zero(lane.type), _all(lane), i32(_ROUNDED_BY_MODE)]
     return lane.fn.target_intrinsic(_name(lane, "mask.getmant"), operands, lane.type)
+
+
+def parts_for_log(lane: Lanes, x: V) -> tuple[V, V, V, V]:
+    """Returns (k, m, c, index) with |x| = 2^k m and c near 1/m, from a table of doubles."""
+    k, m = exponent(lane, x), mantissa(lane, x)
+    index = lane.iop("lshr", lane.bits(m), 48)
+    return k, m, look_up(lane, LOG_INVERSES, index), index
 
 
 _LOG_RESPONSES = 0x03530422
@@ -126,3 +137,18 @@ def log_domain(lane: Lanes, y: V, x: V) -> V:
     """Returns y for finite x > 0, -infinity of 0, infinity of itself, NaN of negative numbers and NaN."""
     operands = [y, x, const(_LOG_RESPONSES, lane.integer), i32(0), _all(lane), i32(_ROUNDED_BY_MODE)]
     return lane.fn.target_intrinsic(_name(lane, "mask.fixupimm"), operands, lane.type)
+
+
+_NAN, _ZERO, _INFINITY, _NEGATIVE = 0x81, 0x06, 0x18, 0x50
+
+
+def _is_of(lane: Lanes, x: V, classes: int) -> V:
+    return lane.fn.target_intrinsic(_name(lane, "fpclass"), [x, i32(classes)], lane.mask)
+
+
+def is_not_positive_finite(lane: Lanes, x: V) -> V:
+    return _is_of(lane, x, _NAN | _ZERO | _INFINITY | _NEGATIVE)
+
+
+def is_not_finite(lane: Lanes, x: V) -> V:
+    return _is_of(lane, x, _NAN | _INFINITY)

@@ -52,14 +52,7 @@ def exp2(lane: Lanes, x: V) -> V:
     return avx512.scale(lane, y, k, lane.cmp("uge", x, -1075.0))
 
 
-def _log_parts(lane: Lanes, x: V) -> tuple[V, V, V, V]:
-    """Returns (k, m, c, index) with |x| = 2^k m and c near 1/m, from the table."""
-    k, m = avx512.exponent(lane, x), avx512.mantissa(lane, x)
-    index = lane.iop("lshr", lane.bits(m), 48)
-    return k, m, avx512.look_up(lane, points.LOG_INVERSES, index), index
-
-
-def _series(lane: Lanes, r: V, square: V, coefficients: Sequence[float]) -> V:
+def sum_of_chains(lane: Lanes, r: V, square: V, coefficients: Sequence[float]) -> V:
     """Computes a polynomial in r by its even and odd powers, as two chains that overlap."""
     return lane.fma(lane.poly(square, coefficients[1::2]), r, lane.poly(square, coefficients[::2]))
 
@@ -76,17 +69,17 @@ def _log_sum(lane: Lanes, k: V, index: V, r: V, low: V | None) -> V:
         rest = lane.add(rest, lane.fma(lane.neg(low), r, low))
     total, lost = lane.fast_two_sum(head, r)
     square = lane.mul(r, r)
-    return lane.add(total, lane.add(lost, lane.fma(square, _series(lane, r, square, points.LOG_STEP), rest)))
+    return lane.add(total, lane.add(lost, lane.fma(square, sum_of_chains(lane, r, square, points.LOG_STEP), rest)))
 
 
 def log(lane: Lanes, x: V) -> V:
-    k, m, inverse, index = _log_parts(lane, x)
+    k, m, inverse, index = avx512.parts_for_log(lane, x)
     return avx512.log_domain(lane, _log_sum(lane, k, index, lane.fma(m, inverse, -1.0), None), x)
 
 
 def log1p(lane: Lanes, x: V) -> V:
     total, lost = lane.two_sum(1.0, x)
-    k, m, inverse, index = _log_parts(lane, total)
+    k, m, inverse, index = avx512.parts_for_log(lane, total)
     low = lane.mul(avx512.scale(lane, lost, lane.neg(k)), inverse)
     y = _log_sum(lane, k, index, lane.fma(m, inverse, -1.0), low)
     return lane.select(lane.cmp("oeq", x, 0.0), x, avx512.log_domain(lane, y, total))
@@ -94,7 +87,7 @@ def log1p(lane: Lanes, x: V) -> V:
 
 def log2(lane: Lanes, x: V) -> V:
     """Computes log2 as k + log2(m), rounded nearly once: r, r / ln2 and r² / 2 ln2 go in two parts."""
-    k, m, inverse, index = _log_parts(lane, x)
+    k, m, inverse, index = avx512.parts_for_log(lane, x)
     product, r_low = lane.two_product(m, inverse)
     r = lane.sub(product, 1.0)  # exact
     r_low = lane.fma(lane.neg(r_low), r, r_low)
@@ -106,7 +99,7 @@ def log2(lane: Lanes, x: V) -> V:
     half = lane.mul(square, -log2e / 2)
     half_low = lane.fma(square_low, -log2e / 2, lane.fma(square, -log2e / 2, lane.neg(half)))
     total, more = lane.fast_two_sum(total, half)
-    cubic = lane.mul(lane.mul(square, r), _series(lane, r, square, points.LOG2_STEP))
+    cubic = lane.mul(lane.mul(square, r), sum_of_chains(lane, r, square, points.LOG2_STEP))
     low = lane.add(avx512.look_up(lane, points.LOG2_AT_LOW, index), lane.add(lost, half_low))
     y = lane.add(total, lane.add(lane.add(rest, more), lane.add(cubic, low)))
     return avx512.log_domain(lane, y, x)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 
 from ..values import V
+from . import avx512, avx512_float32
 from . import tables as table
 from .angle_reduction import choose_rare, large_angle_f32
 from .lanes import Lanes
@@ -418,6 +419,8 @@ def pow_sign_and_domain(lane: Lanes, x: V, y: V, magnitude: V) -> V:
 @recipe("pow", "float", operands=2, ops=("math.powf",), instructions=40)
 def pow_(lane: Lanes, x: V, y: V) -> V:
     """Computes 2^(y log2|x|) in double, then rounds once."""
+    if avx512.serves(lane):
+        return avx512.by_register(lane, lambda lane, x, y: avx512_float32.power(lane, x, y, pow_sign_and_domain), x, y)
     d, wide = lane.wide(), lane.widen(y)
     a = lane.abs(x)
     exponent = d.mul(wide, _log2_wide(d, lane.widen(a)))
