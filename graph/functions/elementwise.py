@@ -249,8 +249,8 @@ def log10(x: Symbol) -> Symbol:
 def cbrt(x: Symbol) -> Symbol:
     """Compute the real cube root of x, also of negative x: exp2(log2|x| / 3) improved by one Newton step."""
     size = apply("abs", x)
-    guess = apply("exp2", apply("div", apply("log2", size), 3.0))
-    step = apply("div", apply("sub", guess, apply("div", apply("div", size, guess), guess)), 3.0)
+    guess = apply("exp2", apply("mul", apply("log2", size), 1 / 3))
+    step = apply("mul", apply("sub", guess, apply("div", size, apply("mul", guess, guess))), 1 / 3)
     root = apply("sub", guess, step)
     regular = apply("logical_and", apply("less", size, math.inf), apply("greater", size, 0.0))
     return apply("where", regular, _signed(root, x), x)

@@ -73,9 +73,10 @@ def scale(lane: Lanes, a: V, exponent: V, where: V | None = None) -> V:
     return lane.fn.target_intrinsic(_name(lane, "mask.scalef"), operands, lane.type)
 
 
-def estimate_rsqrt(lane: Lanes, x: V) -> V:
-    """Returns 1/√x with a relative error of at most 2^-14; infinity of 0."""
-    return lane.fn.target_intrinsic(_name(lane, "rsqrt14"), [x, values.zero(lane.type), _all(lane)], lane.type)
+def _estimate_rsqrt(lane: Lanes, x: V, where: V | None = None) -> V:
+    """Returns 1/√x with a relative error of at most 2^-14, infinity of 0; 0 in lanes outside of the mask."""
+    mask = _all(lane) if where is None else lane.fn.bitcast(where, f"i{lane.n}")
+    return lane.fn.target_intrinsic(_name(lane, "rsqrt14"), [x, values.zero(lane.type), mask], lane.type)
 
 
 _ROOT_RANGE = {"float": (0x0D800000, 0x7F800000), "double": (0x0780000000000000, 0x7FF0000000000000)}
@@ -91,7 +92,7 @@ def sqrt(lane: Lanes, x: V) -> V:
     x > g g', which is g and half a unit, squared, but for less than x can differ by (Tuckerman's test).
     """
     fn = lane.fn
-    estimate = estimate_rsqrt(lane, x)
+    estimate = _estimate_rsqrt(lane, x)
     g, h = lane.mul(x, estimate), lane.mul(estimate, 0.5)
     if lane.width == 64:
         rest = lane.fma(lane.neg(g), h, 0.5)
@@ -106,16 +107,18 @@ def sqrt(lane: Lanes, x: V) -> V:
     return choose_rare(lane, is_rare, [root], lambda: [lane.sqrt(x)])[0]
 
 
-def exponent(lane: Lanes, x: V) -> V:
+def _exponent(lane: Lanes, x: V) -> V:
     """Returns ⌊log2 |x|⌋ as a float, of denormal numbers too; -infinity of 0."""
     name = _name(lane, "mask.getexp")
     return lane.fn.target_intrinsic(name, [x, values.zero(lane.type), _all(lane), i32(_ROUNDED_BY_MODE)], lane.type)
 
 
 _POSITIVE = 4
+_ROOT_OF_2 = 1.4142135381698608
+"""A float, at which `_split` in `float32` cuts too."""
 
 
-def mantissa(lane: Lanes, x: V) -> V:
+def _mantissa(lane: Lanes, x: V) -> V:
     """Returns |x| · 2^-exponent, which is in [1, 2); 1 of 0 and infinity."""
     operands = [x, i32(_POSITIVE), values.zero(lane.type), _all(lane), i32(_ROUNDED_BY_MODE)]
     return lane.fn.target_intrinsic(_name(lane, "mask.getmant"), operands, lane.type)
@@ -123,9 +126,16 @@ def mantissa(lane: Lanes, x: V) -> V:
 
 def parts_for_log(lane: Lanes, x: V) -> tuple[V, V, V, V]:
     """Returns (k, m, c, index) with |x| = 2^k m and c near 1/m, from a table of doubles."""
-    k, m = exponent(lane, x), mantissa(lane, x)
+    k, m = _exponent(lane, x), _mantissa(lane, x)
     index = lane.iop("lshr", lane.bits(m), 48)
     return k, m, look_up(lane, LOG_INVERSES, index), index
+
+
+def near_one(lane: Lanes, x: V) -> tuple[V, V]:
+    """Returns (k, m - 1) with |x| = 2^k m and m from √(1/2) to √2."""
+    k, m = _exponent(lane, x), _mantissa(lane, x)
+    above = lane.cmp("oge", m, _ROOT_OF_2)
+    return lane.select(above, lane.add(k, 1.0), k), lane.sub(lane.select(above, lane.mul(m, 0.5), m), 1.0)
 
 
 _LOG_RESPONSES = 0x03530422
@@ -152,3 +162,11 @@ def is_not_positive_finite(lane: Lanes, x: V) -> V:
 
 def is_not_finite(lane: Lanes, x: V) -> V:
     return _is_of(lane, x, _NAN | _INFINITY)
+
+
+def rough_root(lane: Lanes, x: V) -> V:
+    """Computes √x with a relative error of 2^-40 for 0 and normal x; NaN of others."""
+    start = _estimate_rsqrt(lane, x, lane.cmp("une", x, 0.0))
+    root = lane.mul(x, start)
+    rest = lane.fma(lane.neg(root), start, 1.0)
+    return lane.fma(lane.mul(root, rest), lane.fma(rest, 0.375, 0.5), root)

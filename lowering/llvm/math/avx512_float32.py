@@ -1,6 +1,6 @@
-"""Functions of float32 that are computed in double, from tables of 16 numbers in registers of AVX-512, for 16 lanes.
+"""Powers of float32, computed in double from tables of 16 numbers in registers of AVX-512, for 16 lanes.
 
-What is not a positive finite base and a finite exponent is rare, and has a branch.
+What is no finite power of a positive number is rare, and has a branch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..values import V
 from . import avx512
 from . import tables_of_16 as points
 from .angle_reduction import choose_rare
-from .avx512_float64 import SIXTEENTHS, sum_of_chains
+from .avx512_float64 import SIXTEENTHS
 from .lanes import Lanes
 
 
@@ -31,9 +31,8 @@ def _power(d: Lanes, x: V, y: V) -> V:
     """Computes 2^(y log2|x|) with a relative error of 2^-31 before it is rounded, within 2^±200."""
     k, m, inverse, index = avx512.parts_for_log(d, x)
     r = d.fma(m, inverse, -1.0)
-    square = d.mul(r, r)
     head = d.add(k, avx512.look_up(d, points.LOG2_AT_ROUNDED, index))
-    exponent = d.mul(y, d.fma(sum_of_chains(d, r, square, points.LOG2_SHORT), r, head))
+    exponent = d.mul(y, d.fma(d.chains(r, points.LOG2_SHORT), r, head))
     exponent = d.at_least(d.at_most(exponent, 200.0), -200.0)
     shifted = d.add(exponent, SIXTEENTHS)
     r = d.sub(exponent, d.sub(shifted, SIXTEENTHS))

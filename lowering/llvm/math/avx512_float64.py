@@ -5,8 +5,6 @@ A table halves the polynomials: exp takes 18 instructions for 27. Results are ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..values import V
 from . import avx512
 from . import tables as table
@@ -52,11 +50,6 @@ def exp2(lane: Lanes, x: V) -> V:
     return avx512.scale(lane, y, k, lane.cmp("uge", x, -1075.0))
 
 
-def sum_of_chains(lane: Lanes, r: V, square: V, coefficients: Sequence[float]) -> V:
-    """Computes a polynomial in r by its even and odd powers, as two chains that overlap."""
-    return lane.fma(lane.poly(square, coefficients[1::2]), r, lane.poly(square, coefficients[::2]))
-
-
 def _log_sum(lane: Lanes, k: V, index: V, r: V, low: V | None) -> V:
     """Computes k ln2 - log c + log1p(r + low).
 
@@ -69,7 +62,7 @@ def _log_sum(lane: Lanes, k: V, index: V, r: V, low: V | None) -> V:
         rest = lane.add(rest, lane.fma(lane.neg(low), r, low))
     total, lost = lane.fast_two_sum(head, r)
     square = lane.mul(r, r)
-    return lane.add(total, lane.add(lost, lane.fma(square, sum_of_chains(lane, r, square, points.LOG_STEP), rest)))
+    return lane.add(total, lane.add(lost, lane.fma(square, lane.chains(r, points.LOG_STEP, square), rest)))
 
 
 def log(lane: Lanes, x: V) -> V:
@@ -99,7 +92,7 @@ def log2(lane: Lanes, x: V) -> V:
     half = lane.mul(square, -log2e / 2)
     half_low = lane.fma(square_low, -log2e / 2, lane.fma(square, -log2e / 2, lane.neg(half)))
     total, more = lane.fast_two_sum(total, half)
-    cubic = lane.mul(lane.mul(square, r), sum_of_chains(lane, r, square, points.LOG2_STEP))
+    cubic = lane.mul(lane.mul(square, r), lane.chains(r, points.LOG2_STEP, square))
     low = lane.add(avx512.look_up(lane, points.LOG2_AT_LOW, index), lane.add(lost, half_low))
     y = lane.add(total, lane.add(lane.add(rest, more), lane.add(cubic, low)))
     return avx512.log_domain(lane, y, x)
