@@ -5,6 +5,8 @@ A table halves the polynomials: exp takes 18 instructions for 27. Results are ro
 
 from __future__ import annotations
 
+import math
+
 from ..values import V
 from . import avx512
 from . import tables as table
@@ -13,6 +15,7 @@ from .lanes import Lanes
 
 # Adding 1.5 * 2^48 rounds a double to a multiple of 1/16 and leaves the sixteenths in the low bits of the sum.
 SIXTEENTHS = 1.5 * 2.0**48
+WHOLE = 1.5 * 2.0**52
 
 
 def _exp2_of(lane: Lanes, shifted: V, step: V) -> V:
@@ -96,3 +99,30 @@ def log2(lane: Lanes, x: V) -> V:
     low = lane.add(avx512.look_up(lane, points.LOG2_AT_LOW, index), lane.add(lost, half_low))
     y = lane.add(total, lane.add(lane.add(rest, more), lane.add(cubic, low)))
     return avx512.log_domain(lane, y, x)
+
+
+def sine_wave(lane: Lanes, x: V, quarter: int) -> V:
+    """Computes sin(x + quarter pi/2) for |x| <= 2^30: x = k pi/16 + r + r_low with |r| <= pi/32.
+
+    sin = S + C r and then what both lack, where S and C are the sine and the cosine of k pi/16.
+    """
+    step, step_low, step_lowest = (part / 8 for part in table.HALF_PI_64)
+    shifted = lane.fma(x, 16 / math.pi, WHOLE)
+    k = lane.sub(shifted, WHOLE)
+    head = lane.fma(k, -step, x)  # exact
+    product, error = lane.two_product(k, step_low)
+    r, r_low = lane.two_sum(head, lane.neg(product))
+    r_low = lane.sub(r_low, lane.fma(k, step_lowest, error))
+    index = lane.bits(shifted)
+    if quarter:
+        index = lane.iop("add", index, 8 * quarter)
+    sine, cosine = avx512.look_up(lane, points.SIN_AT, index), avx512.look_up(lane, points.COS_AT, index)
+    square = lane.mul(r, r)
+    tail = lane.fma(lane.mul(square, r), lane.poly(square, points.SIN_STEP), r_low)
+    versine = lane.mul(square, lane.poly(square, points.COS_STEP))
+    low = lane.fma(sine, versine, avx512.look_up(lane, points.SIN_AT_LOW, index))
+    total = lane.fma(cosine, r, sine)
+    lost = lane.fma(cosine, r, lane.sub(sine, total))
+    y = lane.add(total, lane.add(lost, lane.fma(cosine, tail, low)))
+    sign = lane.iop("and", lane.iop("shl", index, 59), -1 << 63)
+    return lane.float_of(lane.iop("xor", lane.bits(y), sign))

@@ -18,6 +18,8 @@ from .recipes import recipe
 
 # Adding 1.5 * 2^52 rounds a double to an integer and leaves that integer in the low bits of the sum.
 ROUNDER = 1.5 * 2.0**52
+LARGE = 2.0**30
+"""The magnitude of an angle up to which subtracting multiples of three doubles reduces it."""
 INFINITY = math.inf
 NAN = math.nan
 
@@ -261,7 +263,7 @@ def _reduce_angle(lane: Lanes, x: V) -> tuple[V, V, V]:
     lost = lane.sub(lost, lane.fma(k, table.HALF_PI_64[2], error))
     r, r_low = lane.fast_two_sum(r, lost)
     q = lane.bits(shifted)
-    is_large = lane.cmp("ogt", lane.abs(x), 2.0**30)
+    is_large = lane.cmp("ogt", lane.abs(x), LARGE)
     r, r_low, q = choose_rare(lane, is_large, (r, r_low, q), lambda: large_angle_f64(lane, x))
     return r, r_low, q
 
@@ -286,7 +288,15 @@ def _cosine_parts(lane: Lanes, r: V, r_low: V, t: V) -> tuple[V, V]:
 
 
 def _sine_wave(lane: Lanes, x: V, quarter: int) -> V:
-    r, r_low, q = _reduce_angle(lane, x)
+    if avx512.serves(lane):
+        y = avx512.by_register(lane, lambda lane, x: avx512_float64.sine_wave(lane, x, quarter), x)
+        is_large = lane.cmp("ogt", lane.abs(x), LARGE)
+        return choose_rare(lane, is_large, [y], lambda: [_sine(lane, quarter, *large_angle_f64(lane, x))])[0]
+    return _sine(lane, quarter, *_reduce_angle(lane, x))
+
+
+def _sine(lane: Lanes, quarter: int, r: V, r_low: V, q: V) -> V:
+    """Computes sin(r + r_low + (q + quarter) pi/2) for |r| <= pi/4."""
     t = lane.mul(r, r)
     sine, cosine = lane.add(*_sine_parts(lane, r, r_low, t)), lane.add(*_cosine_parts(lane, r, r_low, t))
     q = lane.iop("add", q, quarter) if quarter else q
