@@ -194,11 +194,10 @@ def cosh(x: Symbol) -> Symbol:
     It is (e^|x| + e^-|x|) / 2 for |x| < 20, and exp(|x|/2)² / 2 beyond, because exp(|x|) overflows too early.
     """
     size = apply("abs", x)
-    powers = apply("exp", size)
+    is_small = apply("less", size, 20.0)
+    powers = apply("exp", apply("where", is_small, size, apply("mul", size, 0.5)))
     small = apply("mul", apply("add", powers, apply("div", 1.0, powers)), 0.5)
-    half = apply("exp", apply("mul", size, 0.5))
-    large = apply("mul", apply("mul", half, 0.5), half)
-    return apply("where", apply("less", size, 20.0), small, large)
+    return apply("where", is_small, small, apply("mul", apply("mul", powers, 0.5), powers))
 
 
 @in_float

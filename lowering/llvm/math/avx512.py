@@ -83,7 +83,12 @@ _ROOT_RANGE = {"float": (0x0D800000, 0x7F800000), "double": (0x0780000000000000,
 """Bits of 2^-100 and 2^-903, from which on residuals of squares are exact, and of infinity."""
 
 
-def sqrt(lane: Lanes, x: V) -> V:
+def square_root(lane: Lanes, x: V) -> V:
+    """Computes √x, rounded correctly, by the shortest way that the target has."""
+    return by_register(lane, _sqrt, x) if serves(lane) and lane.n > 1 else lane.sqrt(x)
+
+
+def _sqrt(lane: Lanes, x: V) -> V:
     """Computes √x, rounded correctly.
 
     Heron's step from an estimate, rounded down, is off by less than half a unit before it is rounded: with g = √x (1 + a) and

@@ -34,7 +34,7 @@ def _rsqrt(lane: Lanes, x: V) -> V:
         rest = lane.fma(lane.neg(lane.mul(x, start)), start, 1.0)
         better = lane.fma(lane.mul(start, 0.5), rest, start)
         return lane.select(lane.cmp("uno", better, better), start, better)
-    return lane.div(1.0, lane.sqrt(x))
+    return lane.div(1.0, avx512.square_root(lane, x))
 
 
 def _intrinsic(name: str) -> Recipe:
@@ -43,7 +43,7 @@ def _intrinsic(name: str) -> Recipe:
 
 @recipe("sqrt", "float", "double", ops=("math.sqrt", "tt.precise_sqrt"), instructions=6)
 def _sqrt(lane: Lanes, x: V) -> V:
-    return avx512.by_register(lane, avx512.sqrt, x) if avx512.serves(lane) and lane.n > 1 else lane.sqrt(x)
+    return avx512.square_root(lane, x)
 
 
 recipe("round", "float", "double", ops=("math.roundeven",))(_intrinsic("roundeven"))  # halves to even, as in NumPy
