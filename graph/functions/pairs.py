@@ -77,7 +77,9 @@ def _atan2(y: Symbol, x: Symbol) -> Symbol:
     left = _is_negative(x)
     angle = apply("where", apply("logical_xor", left, steep), -angle, angle)
     sums = [_in_two_parts(number, x) for number in (_PI / 2, _PI, Fraction(0))]
-    high, low = [apply("where", steep, half, apply("where", left, whole, zero)) for half, whole, zero in zip(*sums, strict=True)]
+    high, low = [
+        apply("where", steep, half, apply("where", left, whole, zero)) for half, whole, zero in zip(*sums, strict=True)
+    ]
     return _signed(high + (angle + low), y)
 
 

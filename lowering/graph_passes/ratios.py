@@ -31,7 +31,7 @@ def _nonzero(x: Symbol) -> Symbol:
 
 
 def _is_smaller(x: Symbol, y: Symbol) -> bool:
-    """Returns whether x is `where(b > a, a, b)` and y `where(b > a, b, a)`, of magnitudes: 0 <= x <= y, or one of them is NaN."""
+    """Returns whether x is `where(b > a, a, b)` and y `where(b > a, b, a)`, of magnitudes: 0 <= x <= y, or one is NaN."""
     if x.op.name != "where" or y.op.name != "where" or x.inputs[0].id != y.inputs[0].id:
         return False
     greater, a, b = x.inputs

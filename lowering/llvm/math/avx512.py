@@ -1,7 +1,7 @@
-"""Instructions of AVX-512 that elementary functions are made of: tables in registers, powers of two, parts of floats, estimates.
+"""Instructions of AVX-512 that elementary functions are made of: tables in registers, powers of two, parts of floats.
 
-All take lanes that fill one register. `by_register` cuts other vectors into such and fills what is left, so that a function has the
-same bits in any number of lanes, one included.
+All take lanes that fill one register. `by_register` cuts other vectors into such and fills what is left, so that a function
+has the same bits in any number of lanes, one included.
 """
 
 from __future__ import annotations

@@ -20,11 +20,12 @@ def _in_double(lane: Lanes, compute: Callable[..., V], *operands: V) -> V:
     """Returns `compute(lanes of double, *halves of the operands)`, rounded."""
     fn, half = lane.fn, lane.n // 2
     wide, narrow = Lanes(fn, values.vector("double", half)), Lanes(fn, values.vector("float", half))
-    parts = []
-    for first in (0, half):
+
+    def part(first: int) -> V:
         halves = [narrow.widen(fn.shuffle(v, v, range(first, first + half))) for v in operands]
-        parts.append(wide.narrow(compute(wide, *halves)))
-    return fn.shuffle(*parts, range(lane.n))
+        return wide.narrow(compute(wide, *halves))
+
+    return fn.shuffle(part(0), part(half), range(lane.n))
 
 
 def _power(d: Lanes, x: V, y: V) -> V:

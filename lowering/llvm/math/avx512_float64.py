@@ -53,7 +53,7 @@ def exp2(lane: Lanes, x: V) -> V:
     return avx512.scale(lane, y, k, lane.cmp("uge", x, -1075.0))
 
 
-def _log_sum(lane: Lanes, k: V, index: V, r: V, low: V | None) -> V:
+def _log_sum(lane: Lanes, k: V, index: V, r: V, low: V) -> V:
     """Computes k ln2 - log c + log1p(r + low).
 
     The table's first parts are multiples of 2^-42, so the first sum is exact, and 0 for numbers next to 1.
@@ -61,8 +61,7 @@ def _log_sum(lane: Lanes, k: V, index: V, r: V, low: V | None) -> V:
     ln2, ln2_low = table.LN2_SHORT_64
     head = lane.fma(k, ln2, avx512.look_up(lane, points.LOG_AT, index))
     rest = lane.fma(k, ln2_low, avx512.look_up(lane, points.LOG_AT_LOW, index))
-    if low is not None:
-        rest = lane.add(rest, lane.fma(lane.neg(low), r, low))
+    rest = lane.add(rest, lane.fma(lane.neg(low), r, low))
     total, lost = lane.fast_two_sum(head, r)
     square = lane.mul(r, r)
     return lane.add(total, lane.add(lost, lane.fma(square, lane.chains(r, points.LOG_STEP, square), rest)))
@@ -70,7 +69,8 @@ def _log_sum(lane: Lanes, k: V, index: V, r: V, low: V | None) -> V:
 
 def log(lane: Lanes, x: V) -> V:
     k, m, inverse, index = avx512.parts_for_log(lane, x)
-    return avx512.log_domain(lane, _log_sum(lane, k, index, lane.fma(m, inverse, -1.0), None), x)
+    product, low = lane.two_product(m, inverse)
+    return avx512.log_domain(lane, _log_sum(lane, k, index, lane.sub(product, 1.0), low), x)
 
 
 def log1p(lane: Lanes, x: V) -> V:

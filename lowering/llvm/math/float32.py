@@ -170,7 +170,10 @@ def _log_domain(lane: Lanes, x: V, y: V, pole: float) -> V:
 
 
 def _logarithm(lane: Lanes, x: V, combine: Callable[[Lanes, V, V], V]) -> V:
-    """Computes `combine(lane, k, m - 1)` of x = 2^k m, m from √(1/2) to √2. AVX-512 takes x apart and fills in special cases."""
+    """Computes `combine(lane, k, m - 1)` of x = 2^k m, m from √(1/2) to √2.
+
+    Instructions of AVX-512 take x apart and fill in special cases.
+    """
     if avx512.serves(lane):
         return avx512.by_register(lane, lambda lane, x: avx512.log_domain(lane, combine(lane, *avx512.near_one(lane, x)), x), x)
     return _log_domain(lane, x, combine(lane, *_log_reduce(lane, x)), 0.0)

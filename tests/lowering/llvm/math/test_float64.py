@@ -7,8 +7,8 @@ import functools
 import mpmath
 import numpy as np
 import pytest
-from joinery.lowering.llvm.math.library import emit_math
 from joinery.lowering.llvm.compile import host_target
+from joinery.lowering.llvm.math.library import emit_math
 
 from ....support.native_code import HASWELL, MapKernel, host_has_avx2
 
@@ -224,3 +224,12 @@ def test_fmod_is_exact():
         np.testing.assert_array_equal(got, expected)
         number = ~np.isnan(expected)
         np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(expected[number]))
+
+
+@pytest.mark.parametrize("name", ["exp", "exp2", "log", "log1p", "log2", "sin", "cos", "rsqrt", "sqrt"])
+def test_the_portable_form_has_the_bits_that_all_targets_have(name):
+    x = samples(name, 300, 3)
+    portable = MapKernel(
+        lambda fn, x: emit_math(fn, name, x, form="portable"), ["double"], "double", 8, features=HOST
+    )
+    np.testing.assert_array_equal(portable(x), unary(name)(x))

@@ -1,12 +1,11 @@
 """Square roots without the instruction for them: the numbers that are hard to round, and all that leave the short path."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
-from joinery.lowering.llvm.math.library import emit_math
 from joinery.lowering.llvm.compile import host_target
+from joinery.lowering.llvm.math.library import emit_math
 
 from ....support.native_code import MapKernel
 
@@ -15,8 +14,10 @@ TYPES = {"float": (np.float32, 24), "double": (np.float64, 53)}
 
 
 def hard_numbers(precision: int, distance: int) -> list[tuple[int, int, int]]:
-    """Lists (x, k, j): x 2^(1 - precision) in [1, 4), whose root is next to the middle k 2^-precision of two floats: in
-    units of 2^(-2 precision) x is k² + j, and |j| < distance. Roots of k² ≡ -j modulo a power of two come from those of half of it.
+    """Lists (x, k, j): x 2^(1 - precision) in [1, 4), whose root is next to the middle k 2^-precision of two floats.
+
+    In units of 2^(-2 precision) x is k² + j, and |j| < distance. Roots of k² ≡ -j modulo a power of two come from those
+    modulo half of it.
     """
     found = []
     for scale in (precision + 1, precision + 2):
