@@ -34,8 +34,8 @@ are taken in many parts, errors are far below n: softmax of up to 60,000 numbers
 6 ulp.
 
 The table has the largest errors that `docs/accuracy.py` found for functions of one operand, in ulp of each dtype, rounded up:
-on the host, on the simulated GPU, and of `evaluate`. 16-bit floats: all values. float32: all 2^32 values on the host where it
-says so, otherwise a sample over all bit patterns and around 0; float64: a sample. What a sample found is no
+on a host with AVX-512, on the simulated GPU, and of `evaluate`. 16-bit floats: all values. float32: all 2^32 values on the
+host where it says so, otherwise a sample over all bit patterns and around 0; float64: a sample. What a sample found is no
 bound: other arguments were seen to err up to half as much again. Candidates come from float64 functions, and
 mpmath decides. Tests repeat the worst ones. The simulator computes instructions such as `ex2.approx` exactly; GPUs may add what
 the PTX ISA allows them, 2 ulp for `ex2` and 1 for `rcp`.

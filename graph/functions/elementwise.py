@@ -194,11 +194,10 @@ def cosh(x: Symbol) -> Symbol:
     It is (e^|x| + e^-|x|) / 2 for |x| < 20, and exp(|x|/2)² / 2 beyond, because exp(|x|) overflows too early.
     """
     size = apply("abs", x)
-    powers = apply("exp", size)
+    is_small = apply("less", size, 20.0)
+    powers = apply("exp", apply("where", is_small, size, apply("mul", size, 0.5)))
     small = apply("mul", apply("add", powers, apply("div", 1.0, powers)), 0.5)
-    half = apply("exp", apply("mul", size, 0.5))
-    large = apply("mul", apply("mul", half, 0.5), half)
-    return apply("where", apply("less", size, 20.0), small, large)
+    return apply("where", is_small, small, apply("mul", apply("mul", powers, 0.5), powers))
 
 
 @in_float
@@ -249,8 +248,8 @@ def log10(x: Symbol) -> Symbol:
 def cbrt(x: Symbol) -> Symbol:
     """Compute the real cube root of x, also of negative x: exp2(log2|x| / 3) improved by one Newton step."""
     size = apply("abs", x)
-    guess = apply("exp2", apply("div", apply("log2", size), 3.0))
-    step = apply("div", apply("sub", guess, apply("div", apply("div", size, guess), guess)), 3.0)
+    guess = apply("exp2", apply("mul", apply("log2", size), 1 / 3))
+    step = apply("mul", apply("sub", guess, apply("div", size, apply("mul", guess, guess))), 1 / 3)
     root = apply("sub", guess, step)
     regular = apply("logical_and", apply("less", size, math.inf), apply("greater", size, 0.0))
     return apply("where", regular, _signed(root, x), x)

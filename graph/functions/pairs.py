@@ -66,24 +66,27 @@ def _hypot(x: Symbol, y: Symbol) -> Symbol:
 def _atan2(y: Symbol, x: Symbol) -> Symbol:
     """Compute the arctangent of a number in [0, 1], and the rest of the circle by its symmetries.
 
-    π and π/2 are sums of two floats.
+    The angle is added to 0, π/2 or π, or subtracted; π and π/2 are sums of two floats.
     """
     a, b = apply("abs", x), apply("abs", y)
-    large, small = apply("maximum", a, b), apply("minimum", a, b)
+    steep = b > a
+    large, small = apply("where", steep, b, a), apply("where", steep, a, b)  # `large` is NaN if x or y is
     ratio = small / apply("where", large == 0.0, 1.0, large)
-    ratio = apply("where", (a == math.inf) & (b == math.inf), 1.0, ratio)
+    ratio = apply("where", (large == math.inf) & (small == math.inf), 1.0, ratio)
     angle = apply("atan", ratio)
     left = _is_negative(x)
-    steep = _subtracted_from(_PI / 2, apply("where", left, -angle, angle))
-    flat = apply("where", left, _subtracted_from(_PI, angle), angle)
-    return _signed(apply("where", b > a, steep, flat), y)
+    angle = apply("where", apply("logical_xor", left, steep), -angle, angle)
+    sums = [_in_two_parts(number, x) for number in (_PI / 2, _PI, Fraction(0))]
+    high, low = [
+        apply("where", steep, half, apply("where", left, whole, zero)) for half, whole, zero in zip(*sums, strict=True)
+    ]
+    return _signed(high + (angle + low), y)
 
 
-def _subtracted_from(number: Fraction, x: Symbol) -> Symbol:
-    """Return number - x, with `number` as a sum of two floats for accuracy."""
+def _in_two_parts(number: Fraction, x: Symbol) -> tuple[Symbol, Symbol]:
+    """Return a number as a float of the dtype of x and what that lacks."""
     high = float(number) if x.dtype.bits == 64 else _float32(number)
-    low = float(number - Fraction(high))
-    return high - (x - low)
+    return x.graph.scalar(high, x.dtype), x.graph.scalar(float(number - Fraction(high)), x.dtype)
 
 
 def _float32(number: Fraction) -> float:

@@ -25,7 +25,7 @@ Rows with the trait "internal" serve the expansions of composites where the comp
 no public function:
 
     @exp_shifted  @exp_shifted_unchecked  @where_below  @one_unless_below  @x_phi  @x_sigmoid  @x_sigmoid_quick  @x_sigmoid_tanh
-    @div_approximate   (float)
+    @div_approximate  @atan_ratio   (float)
     @sum_of_four   four products with the bytes of an int32 (int)
 """
 
@@ -259,6 +259,8 @@ PARTS = (
           traits="internal", cost=16),
     _math("x_sigmoid_tanh", "x · sigmoid(2 √(2/π) (x + 0.044715 x³))" + _END, emit="@x_sigmoid_tanh",
           ulp=5, traits="internal", cost=24),
+    _math("atan_ratio", "The arctangent of x from 0 to 1, within 2 ulp; elsewhere any number, but NaN of NaN.",
+          emit="@atan_ratio", ulp=2, traits="internal", cost=8),
     _row("div_approximate", 2, "x * (1 / y), within 2 ulp of x / y: cheap where y varies less than x. Composites use it.",
          JOIN_FLOAT, _emit(float="@div_approximate"), ulp=2, traits="internal", cost=3),
     _row("mul_bounded", 2, "x * y, where no product is NaN or infinite, and none larger than 2 ** exponent: a pass has found "

@@ -207,6 +207,7 @@ def sign(symbol: BoundSymbol, *arrays: Array) -> Array:
 _ELEMENTARY: dict[str, Callable[[Array], Array]] = {
     **{row.name: FUNCTIONS[row.name] for row in ROWS if row.name in FUNCTIONS},
     "sqrt": np.sqrt,
+    "atan_ratio": np.arctan,
     "sigmoid": logistic,
 }
 

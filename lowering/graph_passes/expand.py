@@ -2,10 +2,11 @@
 symbols.
 
 There are two passes. The first copies the graph, replacing every composite by its expansion (`OpDef.expand`)
-every long reduction to few values by two shorter ones, and products of int8 that were made int32 first by
-products of int8, whose sums are int32 anyway. The second gives equal symbols one node
-(hash-consing by op, operands, attributes and dtype), so that expansions share what they have in common, and
-drops what no output needs. Inputs, weights, checks, output names and the user's lines are kept.
+every long reduction to few values by two shorter ones, products of int8 that were made int32 first by
+products of int8, whose sums are int32 anyway, and arctangents of ratios by their shorter form. The second
+gives equal symbols one node (hash-consing by op, operands, attributes and dtype), so that expansions share
+what they have in common, and drops what no output needs. Inputs, weights, checks, output names and the
+user's lines are kept.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ...promotion.dtype import int8, int32
 from ...promotion.errors import InternalError
 from .constant_values import holds_array
 from .sorted_lines import is_sorted_whole, sorted_whole
+from .ratios import is_arctangent_of_ratio
 
 SPLIT_KEPT = 64
 SPLIT_REDUCED = 65536
@@ -51,7 +53,7 @@ def expand(graph: Graph, sorted_bytes: int = 0) -> Graph:
 
 def _has_expansion(symbol: Symbol) -> bool:
     is_composite = symbol.op.kind == "composite" and not is_wide(symbol)
-    return is_composite or _is_long_reduction(symbol) or _is_widened_product(symbol)
+    return is_composite or _is_long_reduction(symbol) or _is_widened_product(symbol) or is_arctangent_of_ratio(symbol)
 
 
 def _live(graph: Graph, outputs: tuple[Symbol, ...]) -> list[Symbol]:
@@ -77,6 +79,8 @@ def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], sorted_bytes: int) -> tu
                 result = _in_two_stages(symbol, operands[0])
             elif _is_widened_product(symbol):
                 result = target.apply("matmul", tuple(map(_narrowed, operands)), symbol.attrs)
+            elif is_arctangent_of_ratio(symbol):
+                result = target.apply("atan_ratio", (operands[0],), {})
             else:
                 result = target.adopt(symbol, operands)
         if result.dtype is not symbol.dtype or result.shape != symbol.shape:

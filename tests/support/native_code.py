@@ -72,10 +72,12 @@ def compile_and_link(module_text: str, names: Sequence[str], cpu: str | None = N
 Emit = Callable[..., ir.V]
 
 
-def map_module(emit: Emit, inputs: Sequence[str], output: str, lanes: int) -> str:
+def map_module(
+    emit: Emit, inputs: Sequence[str], output: str, lanes: int, features: frozenset[str] = frozenset()
+) -> str:
     """Builds a module with `kernel(n, out, in...)`, which applies `emit(fn, *values)` to vectors of `lanes`
-    elements; n is a multiple of `lanes`."""
-    module = ir.Module()
+    elements; n is a multiple of `lanes`. features: those that emitters may make use of."""
+    module = ir.Module(features=features)
     params = [("i64", "n"), ("ptr noalias", "out"), *(("ptr noalias", f"in{i}") for i in range(len(inputs)))]
     fn = ir.Function(module, "kernel", params)
     n, out, *pointers = fn.params
@@ -96,9 +98,15 @@ class MapKernel:
     """An emitter compiled to an array function, which takes NumPy arrays and returns one."""
 
     def __init__(
-        self, emit: Emit, inputs: Sequence[str], output: str, lanes: int = 16, cpu: str | None = None
+        self,
+        emit: Emit,
+        inputs: Sequence[str],
+        output: str,
+        lanes: int = 16,
+        cpu: str | None = None,
+        features: frozenset[str] = frozenset(),
     ) -> None:
-        self.text = map_module(emit, inputs, output, lanes)
+        self.text = map_module(emit, inputs, output, lanes, features)
         address = compile_and_link(self.text, ["kernel"], cpu)["kernel"]
         self._call = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * (1 + len(inputs)))(address)
         self._inputs = [np.dtype(NUMPY_TYPES[t]) for t in inputs]

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 
 from ..values import V
+from . import avx512, avx512_float32
 from . import tables as table
 from .angle_reduction import choose_rare, large_angle_f32
 from .lanes import Lanes
@@ -168,6 +169,16 @@ def _log_domain(lane: Lanes, x: V, y: V, pole: float) -> V:
     return lane.select(lane.cmp("ogt", x, pole), y, outside)
 
 
+def _logarithm(lane: Lanes, x: V, combine: Callable[[Lanes, V, V], V]) -> V:
+    """Computes `combine(lane, k, m - 1)` of x = 2^k m, m from √(1/2) to √2.
+
+    Instructions of AVX-512 take x apart and fill in special cases.
+    """
+    if avx512.serves(lane):
+        return avx512.by_register(lane, lambda lane, x: avx512.log_domain(lane, combine(lane, *avx512.near_one(lane, x)), x), x)
+    return _log_domain(lane, x, combine(lane, *_log_reduce(lane, x)), 0.0)
+
+
 def _log_combine(lane: Lanes, k: V, u: V) -> V:
     """Computes k ln2 + log1p(u) for 1 + u in [sqrt(1/2), sqrt(2)].
 
@@ -176,22 +187,22 @@ def _log_combine(lane: Lanes, k: V, u: V) -> V:
     square = lane.mul(u, u)
     # Even and odd powers are summed apart: as many steps, but the two chains overlap. Reductions take
     # logarithms of single numbers.
-    even, odd = lane.poly(square, table.LOG_32[::2]), lane.poly(square, table.LOG_32[1::2])
-    return lane.fma(k, table.LN2_32[0], lane.fma(square, lane.fma(odd, u, even), u))
+    return lane.fma(k, table.LN2_32[0], lane.fma(square, lane.chains(u, table.LOG_32, square), u))
+
+
+def _log2_combine(lane: Lanes, k: V, u: V) -> V:
+    y = lane.mul(lane.mul(u, u), lane.poly(u, table.LOG2_32))
+    return lane.add(k, lane.fma(u, table.LOG2E_32[0], lane.fma(u, table.LOG2E_32[1], y)))
 
 
 @recipe("log", "float", instructions=16)
 def log(lane: Lanes, x: V) -> V:
-    k, u = _log_reduce(lane, x)
-    return _log_domain(lane, x, _log_combine(lane, k, u), 0.0)
+    return _logarithm(lane, x, _log_combine)
 
 
 @recipe("log2", "float", instructions=16)
 def log2(lane: Lanes, x: V) -> V:
-    k, u = _log_reduce(lane, x)
-    y = lane.mul(lane.mul(u, u), lane.poly(u, table.LOG2_32))
-    y = lane.fma(u, table.LOG2E_32[0], lane.fma(u, table.LOG2E_32[1], y))
-    return _log_domain(lane, x, lane.add(k, y), 0.0)
+    return _logarithm(lane, x, _log2_combine)
 
 
 @recipe("log1p", "float", instructions=20)
@@ -356,7 +367,8 @@ def atan(lane: Lanes, x: V) -> V:
 def _asin_core(d: Lanes, a: V, large: V) -> V:
     """Computes asin(a) for a <= 1/2, asin(sqrt((1 - a) / 2)) where `large`."""
     t = d.select(large, d.fma(a, -0.5, 0.5), d.mul(a, a))
-    s = d.select(large, d.sqrt(t), a)
+    root = avx512.by_register(d, avx512.rough_root, t) if avx512.serves(d) else d.sqrt(t)
+    s = d.select(large, root, a)
     return d.mul(s, d.fma(t, d.poly(t, table.ASIN_WIDE), 1.0))
 
 
@@ -418,6 +430,8 @@ def pow_sign_and_domain(lane: Lanes, x: V, y: V, magnitude: V) -> V:
 @recipe("pow", "float", operands=2, ops=("math.powf",), instructions=40)
 def pow_(lane: Lanes, x: V, y: V) -> V:
     """Computes 2^(y log2|x|) in double, then rounds once."""
+    if avx512.serves(lane):
+        return avx512.by_register(lane, lambda lane, x, y: avx512_float32.power(lane, x, y, pow_sign_and_domain), x, y)
     d, wide = lane.wide(), lane.widen(y)
     a = lane.abs(x)
     exponent = d.mul(wide, _log2_wide(d, lane.widen(a)))

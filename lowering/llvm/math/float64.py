@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from ..values import V
+from . import avx512, avx512_float64
 from . import tables as table
 from .angle_reduction import choose_rare, large_angle_f64
 from .float32 import pow_sign_and_domain
@@ -17,6 +18,8 @@ from .recipes import recipe
 
 # Adding 1.5 * 2^52 rounds a double to an integer and leaves that integer in the low bits of the sum.
 ROUNDER = 1.5 * 2.0**52
+LARGE = 2.0**30
+"""The magnitude of an angle up to which subtracting multiples of three doubles reduces it."""
 INFINITY = math.inf
 NAN = math.nan
 
@@ -44,6 +47,9 @@ def exp(lane: Lanes, x: V) -> V:
 def _exp_downwards(lane: Lanes, x: V) -> V:
     """Computes exp where it is finite."""
 
+    if avx512.serves(lane):
+        return avx512.by_register(lane, avx512_float64.exp, x)
+
     def power(x: V) -> V:
         biased, r = _exp_reduce(lane, x, 2046.0)
         return _scale(lane, lane.poly(r, table.EXP_64), biased)
@@ -53,18 +59,24 @@ def _exp_downwards(lane: Lanes, x: V) -> V:
 
 def _exp_normal(lane: Lanes, x: V) -> V:
     """Computes exp where the result is normal; NaN stays."""
+    if avx512.serves(lane):
+        return avx512.by_register(lane, avx512_float64.exp_normal, x)
     biased, r = _exp_reduce(lane, x, 1023.0)
     return lane.mul(lane.poly(r, table.EXP_64), lane.float_of(lane.iop("shl", biased, 52)))
 
 
 @recipe("exp2", "double")
 def exp2(lane: Lanes, x: V) -> V:
+    x = lane.capped(x, 1025.0)
+    if avx512.serves(lane):
+        return avx512.by_register(lane, avx512_float64.exp2, x)
+
     def power(x: V) -> V:
         shifted = lane.add(x, ROUNDER + 2046.0)
         r = lane.sub(x, lane.sub(shifted, ROUNDER + 2046.0))
         return _scale(lane, lane.poly(r, table.EXP2_64), lane.bits(shifted))
 
-    return lane.from_limit(lane.capped(x, 1025.0), -1075.0, power)
+    return lane.from_limit(x, -1075.0, power)
 
 
 @recipe("expm1", "double")
@@ -119,12 +131,16 @@ def _log_combine(lane: Lanes, k: V, f: V, f_low: V | float = 0.0) -> V:
 
 @recipe("log", "double")
 def log(lane: Lanes, x: V) -> V:
+    if avx512.serves(lane):
+        return avx512.by_register(lane, avx512_float64.log, x)
     k, f = _log_reduce(lane, x)
     return _log_domain(lane, x, _log_combine(lane, k, f), 0.0)
 
 
 @recipe("log1p", "double")
 def log1p(lane: Lanes, x: V) -> V:
+    if avx512.serves(lane):
+        return avx512.by_register(lane, avx512_float64.log1p, x)
     total, lost = lane.two_sum(1.0, x)
     k, m = _split(lane, total)
     # What 1 + x lost, in units of m: lost * 2^-k. Far out it does not matter, and 2^-k would leave the range.
@@ -169,6 +185,8 @@ def _log2_pair(lane: Lanes, x: V) -> tuple[V, V]:
 
 @recipe("log2", "double")
 def log2(lane: Lanes, x: V) -> V:
+    if avx512.serves(lane):
+        return avx512.by_register(lane, avx512_float64.log2, x)
     return _log_domain(lane, x, _log2_pair(lane, x)[0], 0.0)
 
 
@@ -245,7 +263,7 @@ def _reduce_angle(lane: Lanes, x: V) -> tuple[V, V, V]:
     lost = lane.sub(lost, lane.fma(k, table.HALF_PI_64[2], error))
     r, r_low = lane.fast_two_sum(r, lost)
     q = lane.bits(shifted)
-    is_large = lane.cmp("ogt", lane.abs(x), 2.0**30)
+    is_large = lane.cmp("ogt", lane.abs(x), LARGE)
     r, r_low, q = choose_rare(lane, is_large, (r, r_low, q), lambda: large_angle_f64(lane, x))
     return r, r_low, q
 
@@ -270,7 +288,15 @@ def _cosine_parts(lane: Lanes, r: V, r_low: V, t: V) -> tuple[V, V]:
 
 
 def _sine_wave(lane: Lanes, x: V, quarter: int) -> V:
-    r, r_low, q = _reduce_angle(lane, x)
+    if avx512.serves(lane):
+        y = avx512.by_register(lane, lambda lane, x: avx512_float64.sine_wave(lane, x, quarter), x)
+        is_large = lane.cmp("ogt", lane.abs(x), LARGE)
+        return choose_rare(lane, is_large, [y], lambda: [_sine(lane, quarter, *large_angle_f64(lane, x))])[0]
+    return _sine(lane, quarter, *_reduce_angle(lane, x))
+
+
+def _sine(lane: Lanes, quarter: int, r: V, r_low: V, q: V) -> V:
+    """Computes sin(r + r_low + (q + quarter) pi/2) for |r| <= pi/4."""
     t = lane.mul(r, r)
     sine, cosine = lane.add(*_sine_parts(lane, r, r_low, t)), lane.add(*_cosine_parts(lane, r, r_low, t))
     q = lane.iop("add", q, quarter) if quarter else q

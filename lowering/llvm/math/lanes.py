@@ -140,6 +140,11 @@ class Lanes:
             value = self.fma(value, x, coefficient)
         return value
 
+    def chains(self, x: V, coefficients: Sequence[float], square: V | None = None) -> V:
+        """Evaluates a polynomial by its even and odd powers, one step more than `poly`, as two chains that overlap."""
+        square = self.mul(x, x) if square is None else square
+        return self.fma(self.poly(square, coefficients[1::2]), x, self.poly(square, coefficients[::2]))
+
     def at_most(self, x: V, limit: float) -> V:
         """Computes min(x, limit), where NaN stays; x86 makes it one instruction, unlike `llvm.minimum`."""
         if self.is_ptx and self.type == "float":

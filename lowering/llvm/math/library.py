@@ -16,7 +16,7 @@ from ....promotion.errors import InternalError, UnsupportedError
 from ...target import HostTarget
 from ..ir import Function
 from ..values import V, element
-from . import approximate, float32, float64, fmod
+from . import approximate, avx512, float32, float64, fmod
 from .lanes import Lanes
 from .recipes import FUNCTIONS, Form, Recipe, instructions_by_op, names_with, recipe, recipe_of
 
@@ -34,14 +34,18 @@ def _rsqrt(lane: Lanes, x: V) -> V:
         rest = lane.fma(lane.neg(lane.mul(x, start)), start, 1.0)
         better = lane.fma(lane.mul(start, 0.5), rest, start)
         return lane.select(lane.cmp("uno", better, better), start, better)
-    return lane.div(1.0, lane.sqrt(x))
+    return lane.div(1.0, avx512.square_root(lane, x))
 
 
 def _intrinsic(name: str) -> Recipe:
     return lambda lane, x: lane.fn.intrinsic(name, [x])
 
 
-recipe("sqrt", "float", "double", ops=("math.sqrt", "tt.precise_sqrt"), instructions=6)(_intrinsic("sqrt"))
+@recipe("sqrt", "float", "double", ops=("math.sqrt", "tt.precise_sqrt"), instructions=6)
+def _sqrt(lane: Lanes, x: V) -> V:
+    return avx512.square_root(lane, x)
+
+
 recipe("round", "float", "double", ops=("math.roundeven",))(_intrinsic("roundeven"))  # halves to even, as in NumPy
 recipe("abs", "float", "double", ops=("math.absf",))(_intrinsic("fabs"))
 for _name in ("floor", "ceil", "trunc"):

@@ -74,6 +74,12 @@ _PHI_64 = (
 )  # fmt: skip
 _T_END = 4.0 / 43.0
 
+# (atan(r) - r) / r^3 in r^2 for 0 <= r <= 1, as the fits of `lowering/llvm/math/tables.py`: relative error 2^-28.5 of atan
+_ATAN = (
+    -0.33333298563957214, 0.1999853104352951, -0.14264053106307983, 0.10951190441846848, -0.08400540053844452,
+    0.057907912880182266, -0.03112856112420559, 0.010888277553021908, -0.0017877655336633325,
+)  # fmt: skip
+
 
 Operand = SSAValue | float
 """A block, or a number that becomes one."""
@@ -395,3 +401,16 @@ def _cubic_64(f: _Floats, a: SSAValue) -> tuple[SSAValue, SSAValue]:
     high, low = f.sum(first, second)
     low = f.add(low, f.fma(a, _TANH_64[1], first_low))
     return high, f.add(low, f.fma(lost, _CUBIC_64[0], f.fma(cube, _CUBIC_64[1], second_low)))
+
+
+def atan_ratio(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
+    """Emits the arctangent of 0 <= x <= 1, in float32 by a polynomial whose even and odd powers are chains that overlap."""
+    del dtype
+    (x,) = operands
+    if elem(x.type) == F64:
+        return b.unary("math.atan", x)
+    f = _Floats(b, x)
+    square = f.mul(x, x)
+    fourth = f.mul(square, square)
+    tail = f.fma(f.poly(fourth, _ATAN[1::2]), square, f.poly(fourth, _ATAN[::2]))
+    return f.fma(f.mul(x, square), tail, x)

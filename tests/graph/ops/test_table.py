@@ -147,7 +147,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "one_unless_below": lambda x, y: np.where(x < y, x.dtype.type(0), x.dtype.type(1)),
     "where_below": lambda x, y, z: np.where(y < z, x, np.zeros_like(x)),
     "x_phi": lambda x: x * scipy.special.ndtr(x), "x_sigmoid": lambda x: logistic(x, 1.0),
-    "x_sigmoid_quick": lambda x: logistic(x, 1.702), "div_approximate": np.true_divide,
+    "x_sigmoid_quick": lambda x: logistic(x, 1.702), "div_approximate": np.true_divide, "atan_ratio": np.arctan,
     "x_sigmoid_tanh": lambda x: logistic(x, 2 * np.sqrt(2 / np.pi), 0.044715),
     "trunc_div": lambda x, y: np.trunc(np.true_divide(x, y)), "pow": np.power,
     "popcount": lambda x: sum((x >> bit) & 1 for bit in range(8 * x.itemsize)) if x.dtype.kind != "b" else x,

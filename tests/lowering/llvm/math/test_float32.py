@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from joinery.lowering.llvm import ir, values
+from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.llvm.math.library import MATH_NAMES, SHORT_NAMES, check_target, emit_math
 from joinery.lowering.llvm.math.recipes import _RECIPES, Form
 from joinery.lowering.target import HostTarget
@@ -116,14 +117,22 @@ def errors_in_ulps(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
     return np.where(wrong_sign, np.inf, np.where(np.isinf(error) & same, 0, error))
 
 
-def unary(name: str, lanes: int = 16, form: Form = "accurate", cpu: str | None = None) -> MapKernel:
-    return MapKernel(lambda fn, x: emit_math(fn, name, x, form=form), ["float"], "float", lanes, cpu)
+PLAIN, HOST = frozenset[str](), host_target().features
+"""Features: none that functions make use of, and those of this processor."""
+both = pytest.mark.parametrize("features", [PLAIN, HOST], ids=["plain", "host"])
 
 
+def unary(
+    name: str, lanes: int = 16, form: Form = "accurate", cpu: str | None = None, features: frozenset[str] = PLAIN
+) -> MapKernel:
+    return MapKernel(lambda fn, x: emit_math(fn, name, x, form=form), ["float"], "float", lanes, cpu, features)
+
+
+@both
 @pytest.mark.parametrize("name", sorted(REFERENCE))
-def test_every_float_within_two_ulps(name):
+def test_every_float_within_two_ulps(name, features):
     x = np.concatenate([patterns(1021 * 7), SPECIALS])
-    error = errors_in_ulps(unary(name)(x), REFERENCE[name](x.astype(np.float64)))
+    error = errors_in_ulps(unary(name, features=features)(x), REFERENCE[name](x.astype(np.float64)))
     worst = int(np.argmax(error))
     limit = 0.5001 if name in EXACT else ULPS.get(name, 1.1)
     assert error[worst] <= limit, f"{name}({x[worst]!r}) is off by {error[worst]} ulp"
@@ -161,12 +170,13 @@ def test_one_large_lane_does_not_disturb_the_others():
         assert errors_in_ulps(together[5:6], REFERENCE[name](mixed[5:6].astype(np.float64))).max() <= 1.65
 
 
+@both
 @pytest.mark.parametrize("name", sorted(REFERENCE))
-def test_special_values(name):
+def test_special_values(name, features):
     """Exact results where the function has one: zeros with their signs, infinities, NaN, integers."""
     x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0], np.float32)
     expected = REFERENCE[name](x.astype(np.float64)).astype(np.float32)
-    got = unary(name, 1)(x)
+    got = unary(name, 1, features=features)(x)
     exact = [i for i, v in enumerate(expected) if v in (0, 1, -1) or not np.isfinite(v)]
     assert exact, name
     np.testing.assert_array_equal(got[exact], expected[exact])
@@ -174,11 +184,12 @@ def test_special_values(name):
     np.testing.assert_array_equal(np.signbit(got[defined]), np.signbit(expected[defined]))
 
 
+@both
 @pytest.mark.parametrize("lanes", [1, 4, 8])
 @pytest.mark.parametrize("name", sorted(REFERENCE))
-def test_lane_counts_agree(name, lanes):
+def test_lane_counts_agree(name, lanes, features):
     x = np.concatenate([patterns(1 << 20), SPECIALS])
-    np.testing.assert_array_equal(unary(name, lanes)(x), unary(name, 16)(x))
+    np.testing.assert_array_equal(unary(name, lanes, features=features)(x), unary(name, features=features)(x))
 
 
 @pytest.mark.skipif(not host_has_avx2(), reason="needs an x86-64 CPU with AVX2")
@@ -188,11 +199,12 @@ def test_avx2_code_gives_the_same_bits(name):
     np.testing.assert_array_equal(unary(name, 8, cpu=HASWELL)(x), unary(name, 16)(x))
 
 
-def power(lanes: int = 16, cpu: str | None = None) -> MapKernel:
-    return MapKernel(lambda fn, x, y: emit_math(fn, "pow", x, y), ["float", "float"], "float", lanes, cpu)
+def power(lanes: int = 16, features: frozenset[str] = PLAIN) -> MapKernel:
+    return MapKernel(lambda fn, x, y: emit_math(fn, "pow", x, y), ["float"] * 2, "float", lanes, None, features)
 
 
-def test_pow_within_one_ulp():
+@both
+def test_pow_within_one_ulp(features):
     rng = np.random.default_rng(2)
     n = 200_000
     base = np.exp(rng.uniform(-88, 88, n))
@@ -203,11 +215,12 @@ def test_pow_within_one_ulp():
         [rng.uniform(-105, 105, n) / np.log(base), rng.uniform(-105, 105, n) / np.log(near_one)]
     )
     y = np.concatenate([y, bits[1], rng.integers(-40, 40, n)]).astype(np.float32)
-    error = errors_in_ulps(power()(x, y), np.power(x.astype(np.float64), y.astype(np.float64)))
+    error = errors_in_ulps(power(features=features)(x, y), np.power(x.astype(np.float64), y.astype(np.float64)))
     assert error.max() <= 0.51
 
 
-def test_pow_special_cases():
+@both
+def test_pow_special_cases(features):
     values = [0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 0.1, 2.5, -2.5]
     values += [
         16777216,
@@ -222,15 +235,16 @@ def test_pow_special_cases():
         1e30,
     ]
     x, y = (v.ravel().astype(np.float32) for v in np.meshgrid(values, values))
-    error = errors_in_ulps(power(4)(x, y), np.power(x.astype(np.float64), y.astype(np.float64)))
+    error = errors_in_ulps(power(4, features)(x, y), np.power(x.astype(np.float64), y.astype(np.float64)))
     worst = int(np.argmax(error))
     assert error[worst] <= 0.51, (x[worst], y[worst])
 
 
-def test_pow_of_integers_is_exact():
+@both
+def test_pow_of_integers_is_exact(features):
     x, y = (v.ravel().astype(np.float32) for v in np.meshgrid(np.arange(1, 200), np.arange(0, 4)))
     inside = x**y < 2**24
-    np.testing.assert_array_equal(power()(x[inside], y[inside]), x[inside] ** y[inside])
+    np.testing.assert_array_equal(power(features=features)(x[inside], y[inside]), x[inside] ** y[inside])
 
 
 def test_fmod_is_exact():

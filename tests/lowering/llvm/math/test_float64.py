@@ -7,6 +7,7 @@ import functools
 import mpmath
 import numpy as np
 import pytest
+from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.llvm.math.library import emit_math
 
 from ....support.native_code import HASWELL, MapKernel, host_has_avx2
@@ -43,6 +44,9 @@ REFERENCE = {
 ULPS = {"expm1": 1.85, "rsqrt": 1.5, "sigmoid": 1.5, "asin": 1.15, "acos": 1.15, "sqrt": 0.501, "log2": 0.51}
 POSITIVE = {"log", "log2", "sqrt", "rsqrt"}
 UNIT = {"asin", "acos"}
+PLAIN, HOST = frozenset[str](), host_target().features
+"""Features: none that functions make use of, and those of this processor."""
+both = pytest.mark.parametrize("features", [PLAIN, HOST], ids=["plain", "host"])
 LONG = np.finfo(np.longdouble).nmant >= 63
 TINY = 5e-324
 
@@ -90,25 +94,27 @@ def ulps(got: np.ndarray, exact: list, largest: float = np.finfo(np.float64).max
     return worst
 
 
-def unary(name: str, lanes: int = 8, cpu: str | None = None) -> MapKernel:
-    return MapKernel(lambda fn, x: emit_math(fn, name, x), ["double"], "double", lanes, cpu)
+def unary(name: str, lanes: int = 8, cpu: str | None = None, features: frozenset[str] = PLAIN) -> MapKernel:
+    return MapKernel(lambda fn, x: emit_math(fn, name, x), ["double"], "double", lanes, cpu, features)
 
 
+@both
 @pytest.mark.parametrize("name", sorted(REFERENCE))
-def test_within_two_ulps_of_mpmath(name):
+def test_within_two_ulps_of_mpmath(name, features):
     x = samples(name, 250)
     if name in ("exp", "exp2", "expm1", "sigmoid"):
         x = x[np.abs(x) < 2000]  # mpmath would compute e^(10^300)
     exact = [REFERENCE[name][0](mpmath.mpf(v)) for v in x.tolist()]
-    assert ulps(unary(name)(x), exact) <= ULPS.get(name, 1.1)
+    assert ulps(unary(name, features=features)(x), exact) <= ULPS.get(name, 1.1)
 
 
+@both
 @pytest.mark.skipif(not LONG, reason="long double has no more than 53 bits here")
 @pytest.mark.parametrize("name", sorted(set(REFERENCE) - {"erf"}))
-def test_many_samples_within_two_ulps(name):
+def test_many_samples_within_two_ulps(name, features):
     x = samples(name, 60_000, 1)
     exact = REFERENCE[name][1](x.astype(np.longdouble))
-    got = unary(name)(x)
+    got = unary(name, features=features)(x)
     inside = np.abs(exact) < np.longdouble(np.finfo(np.float64).max)
     np.testing.assert_array_equal(np.isinf(got[~inside]) | (np.abs(got[~inside]) > 1.79e308), True)
     spacing = np.maximum(np.spacing(np.abs(exact[inside]).astype(np.float64)), TINY)
@@ -116,11 +122,12 @@ def test_many_samples_within_two_ulps(name):
     assert float(error.max()) <= ULPS.get(name, 1.1)
 
 
+@both
 @pytest.mark.parametrize("name", sorted(set(REFERENCE) - {"erf"}))
-def test_special_values(name):
+def test_special_values(name, features):
     x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e300, -1e300, 2.0, -2.0])
     expected = REFERENCE[name][1](x)
-    got = unary(name, 1)(x)
+    got = unary(name, 1, features=features)(x)
     exact = [i for i, v in enumerate(expected) if v in (0, 1, -1) or not np.isfinite(v)]
     np.testing.assert_array_equal(got[exact], expected[exact])
     number = ~np.isnan(expected)
@@ -133,11 +140,12 @@ def test_erf_special_values():
     assert np.signbit(got[1])
 
 
+@both
 @pytest.mark.parametrize("lanes", [1, 4, 16])
 @pytest.mark.parametrize("name", sorted(REFERENCE))
-def test_lane_counts_agree(name, lanes):
+def test_lane_counts_agree(name, lanes, features):
     x = samples(name, 300, 2)
-    np.testing.assert_array_equal(unary(name, lanes)(x), unary(name, 8)(x))
+    np.testing.assert_array_equal(unary(name, lanes, features=features)(x), unary(name, 8, features=features)(x))
 
 
 @pytest.mark.skipif(not host_has_avx2(), reason="needs an x86-64 CPU with AVX2")
@@ -216,3 +224,12 @@ def test_fmod_is_exact():
         np.testing.assert_array_equal(got, expected)
         number = ~np.isnan(expected)
         np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(expected[number]))
+
+
+@pytest.mark.parametrize("name", ["exp", "exp2", "log", "log1p", "log2", "sin", "cos", "rsqrt", "sqrt"])
+def test_the_portable_form_has_the_bits_that_all_targets_have(name):
+    x = samples(name, 300, 3)
+    portable = MapKernel(
+        lambda fn, x: emit_math(fn, name, x, form="portable"), ["double"], "double", 8, features=HOST
+    )
+    np.testing.assert_array_equal(portable(x), unary(name)(x))
