@@ -23,8 +23,8 @@ from ...promotion.arrays import Array
 from ...promotion.dtype import int8, int32
 from ...promotion.errors import InternalError
 from .constant_values import holds_array
-from .sorted_lines import is_sorted_whole, sorted_whole
 from .ratios import is_arctangent_of_ratio
+from .sorted_lines import is_sorted_whole, sorted_whole
 
 SPLIT_KEPT = 64
 SPLIT_REDUCED = 65536
