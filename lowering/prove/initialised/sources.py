@@ -19,7 +19,7 @@ from ..evaluate.undefined import is_poison
 
 ABSORBING = frozenset({"arith.andi", "arith.ori", "arith.muli"})
 """Operations of which one operand may decide the result alone."""
-MIXING = frozenset({"tt.cat", "tt.histogram", "tt.dot_scaled", "tt.reshape", "tt.map_elementwise"})
+MIXING = frozenset({"tt.cat", "tt.histogram", "tt.dot_scaled", "tt.reshape", "tt.map_elementwise", "tt.atomic_poll"})
 """Operations of which any lane may depend on any lane of their operands."""
 COMBINING = frozenset({"tt.reduce", "tt.scan"})
 """Operations of which any lane may depend on any lane along one axis of their operands."""

@@ -70,17 +70,20 @@ class Initialised:
         if self._bounds.prepared.doubtful:
             reason = f"an operand of {self._bounds.prepared.doubtful} may be undefined, and is not followed"
             return {each: Found(UNKNOWN, reason=reason) for each in self._accesses}
-        return self._relying({each: self._bounds.guarded(partial(self._verdict, each)) for each in self._accesses})
+        return self._relying({each: self._verdict(each) for each in self._accesses})
 
     def _verdict(self, access: Access) -> Found:
         if access.obstacle:
             return Found(UNKNOWN, reason=access.obstacle)
+        if not self._deciding and not any(map(self._possible.is_value, access.op.operands)):  # the solver is not asked
+            return Found(NEVER if self._bounds.bounds_of(access).verdict == NEVER else PROVEN)
+        return self._bounds.guarded(partial(self._asked, access))
+
+    def _asked(self, access: Access) -> Found:
         launches = self._bounds.launches
         if (known := launches.known(INITIALISED, (access,))) is not None:
             return Found(REFUTED, counterexample=known)
         is_never = self._bounds.bounds_of(access).verdict == NEVER
-        if not self._deciding and not any(map(self._possible.is_value, access.op.operands)):
-            return Found(NEVER if is_never else PROVEN)
 
         def holds(level: Level) -> bool:
             return not any(True for _ in self._open_questions(access, level))
