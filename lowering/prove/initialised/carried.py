@@ -21,8 +21,8 @@ from ..terms.formulas import FALSE, TRUE, Formula, either, negated
 
 _MAX_OPEN = 3
 """Most loops of which something is assumed at once."""
-_MAX_ASSUMED = 40
-"""Most assumptions about one loop."""
+_MAX_LANES = 2
+"""Most lanes of one value of which something is assumed."""
 
 Key = tuple[int, Lanes | None]
 """Which carried value, and which of its lanes; None: all lanes at once."""
@@ -146,7 +146,8 @@ class Carried:
             return FALSE
         key = (number, lanes)
         if key not in assumed.when:
-            if len(assumed.when) >= _MAX_ASSUMED or loop in run.terms.depends(*lanes):
+            of_value = sum(each == number for each, _ in assumed.when) - 1
+            if of_value >= _MAX_LANES or loop in run.terms.depends(*lanes):
                 return TRUE
             assumed.when[key] = TRUE  # while it is made
             assumed.when[key] = self._first(loop, number, lanes)

@@ -153,7 +153,8 @@ class _Maker:
         source = self.late(self.blocks)
         if not self.careless():
             source = self.add(self.blocks, f"arith.select {self.some_mask()}, {source}, %zeros : {_B}, {_I}")
-        body = rng.choice([_ADDS, _CHOOSES, _BRANCHES, _ADDS.replace("%b", rng.choice(self.scalars))])
+        captures = f"%d = arith.addi %a, %b : i32\n      %s = arith.addi %d, {self.late(self.scalars)} : i32"
+        body = rng.choice([_ADDS, _CHOOSES, _BRANCHES, captures])
         scan = rng.random() < 0.3
         kind, more = ("scan", ", reverse = false") if scan else ("reduce", "")
         name = self.name()
@@ -374,6 +375,70 @@ class _Maker:
         self.blocks, self.masks, self.scalars, self.bits = kept
         self.blocks.append(f"%merged{number}")
 
+    # One thing at a time
+
+    def focused(self) -> None:
+        """A block of which some lanes are undefined, one thing that is made of it, and a store by one mask or another."""
+        rng = self.rng
+        self.carelessness = 0.0
+        one, two = self.masks[:2]
+        self.add(self.blocks, f"tt.load {self.place()}{rng.choice(['', f', {two}'])} : {_P}")
+        if rng.random() < 0.4:
+            self.add(self.blocks, f"tt.atomic_rmw add, relaxed, gpu, {self.place()}, %zeros, {one} : ({_P}, {_I}, {_B}) -> {_I}")
+        else:
+            self.add(self.blocks, f"tt.load {self.place()}, {one} : {_P}")
+        self.one_thing(rng.choice(["mask", "address", "choice", "zero", "scalar", "other", *["step"] * 4, *["control"] * 4]))
+        value, mask = self.blocks[-1], self.masks[-1] if len(self.masks) > 2 else one
+        if mask == one and rng.random() < 0.6:
+            mask = rng.choice([two, self.made(f"arith.{rng.choice(['andi', 'ori'])} {one}, {two} : {_B}"), ""])
+        self.emit(f"tt.store {self.place()}, {value}{mask and f', {mask}'} : {_P}")
+
+    def one_thing(self, kind: str) -> None:
+        rng, last = self.rng, self.blocks[-1]
+        match kind:
+            case "mask":
+                self.add(self.masks, f"arith.cmpi slt, {last}, %seven : {_I}")
+                self.blocks.append("%lanes")
+            case "address":
+                inside = self.made(f"arith.andi {last}, %low : {_I}")
+                base = self.made(f"tt.splat %x : !tt.ptr<i32> -> {_P}")
+                at = self.made(f"tt.addptr {base}, {inside} : {_P}, {_I}")
+                kept = rng.choice(["", *[f", {each}, %zeros" for each in self.masks]])
+                self.add(self.blocks, f"tt.load {at}{kept} : {_P}")
+            case "choice":
+                chosen = self.made(f"arith.cmpi slt, {last}, %seven : {_I}")
+                self.add(self.blocks, f"arith.select {chosen}, %lanes, %seven : {_B}, {_I}")
+            case "zero":  # which undefined lanes hold, too
+                zero = self.made(f"arith.subi {last}, {last} : {_I}")
+                factor = rng.choice([last, self.blocks[2]])
+                self.add(self.blocks, f"arith.{rng.choice(['andi', 'muli'])} {factor}, {zero} : {_I}")
+            case "scalar":
+                at = self.made("tt.addptr %x, %pid : !tt.ptr<i32>, i32")
+                bit = self.bit()
+                self.add(self.scalars, f"tt.load {at}, {bit} : !tt.ptr<i32>")
+                self.blocks.append(self.blocks[2])
+                rng.choice([self.reduce, self.spread, self.scalar_bounds, self.scalar_condition])()
+                self.spread()
+            case "other":
+                self.add(self.blocks, f"tt.load {self.place()}, {rng.choice(self.masks)}, {last} : {_P}")
+            case "control":
+                rng.choice([self.loop, self.loop, self.waiting, self.branch])()
+            case _:
+                rng.choice([self.move, self.move, self.reduce, self.select, self.compute])()
+                if rng.random() < 0.5:
+                    self.spread()
+
+    def scalar_condition(self) -> None:
+        condition = self.made(f"arith.cmpi slt, {self.scalars[-1]}, %three : i32")
+        self.add(self.blocks, f"arith.select {condition}, %lanes, %zeros : {_I}")
+        if self.rng.random() < 0.5:
+            self.bits.append(condition)
+            self.branch()
+
+    def scalar_bounds(self) -> None:
+        self.carelessness = 0.5
+        self.loop()
+
     def kernel(self) -> RandomKernel:
         rng = self.rng
         constants = {"none": 0, "one": 1, "two": 2, "three": 3, "least": 31}
@@ -386,13 +451,19 @@ class _Maker:
         for _ in range(2):
             self.mask()
         with_blocks = rng.random() < 0.25
-        for number in range(rng.randint(1, 3)):
-            self.steps(rng.randint(2, 7))
+        if rng.random() < 0.7:
+            self.dots = True
             if with_blocks:
-                self.early(number)
-        self.steps(rng.randint(1, 4))
-        self.store()
-        self.store()
+                self.early(0)
+            self.focused()
+        else:
+            for number in range(rng.randint(1, 3)):
+                self.steps(rng.randint(2, 7))
+                if with_blocks:
+                    self.early(number)
+            self.steps(rng.randint(1, 4))
+            self.store()
+            self.store()
         end = "  cf.br ^end\n^end:\n  tt.return" if with_blocks else "  tt.return"
         body = "\n".join(self.lines)
         parameters = ", ".join([*[f"%{name}: !tt.ptr<i32>" for name in "xyo"], "%n: i32", "%m: i32"])
