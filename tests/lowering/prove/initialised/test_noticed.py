@@ -1,4 +1,4 @@
-"""A prover of "initialised" that is wrong is noticed: one rule after the other is made so, and a launch breaks what is proven."""
+"""A prover of "initialised" that is wrong is noticed: rules are made so, and a launch breaks what is proven."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from joinery.lowering.prove.initialised import sources
 from joinery.lowering.prove.initialised.carried import Carried
 from joinery.lowering.prove.initialised.definedness import Definedness
 from joinery.lowering.prove.initialised.verdicts import Initialised
-from joinery.lowering.prove.terms.formulas import FALSE, both, either, negated
+from joinery.lowering.prove.terms.formulas import both, either, negated
 from joinery.lowering.prove.terms.polynomials import ZERO
 
 from ....support.proving import differential
@@ -124,6 +124,12 @@ def test_a_wrong_rule_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.slow
 def test_a_wrong_rule_is_noticed_by_random_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Initialised, "_questions", _questions_without("the mask"))
-    with pytest.raises(AssertionError):
-        for seed in range(KERNELS):
-            differential.check(seed, 6, kind="undefined", properties=("bounds", "initialised"))
+    assert any(_is_broken(seed) for seed in range(KERNELS))
+
+
+def _is_broken(seed: int) -> bool:
+    try:
+        differential.check(seed, 6, kind="undefined", properties=("bounds", "initialised"))
+    except AssertionError:
+        return True
+    return False

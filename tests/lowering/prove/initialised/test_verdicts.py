@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import joinery as jn
 import pytest
@@ -14,7 +15,7 @@ from ....support.proving.makers.undefined_cases import CASES, UndefinedCase, tex
 _EXTENTS = {"x": 8, "y": 8, "o": 8}
 
 
-def prove(name: str | UndefinedCase) -> tuple[jn.kernel.Kernel, object]:
+def prove(name: str | UndefinedCase) -> tuple[jn.kernel.Kernel, Any]:
     kernel = jn.kernel.from_ttir(text_of(CASES[name] if isinstance(name, str) else name))
     return kernel, kernel.prove(extents=_EXTENTS, grid=1, properties=("initialised",))
 
@@ -56,7 +57,8 @@ def test_what_is_read_again_relies_on_what_was_written() -> None:
 def test_a_reason_says_where_it_comes_from() -> None:
     _, proof = prove("scanned")
     assert proof.accesses[-1].verdict == "unknown"
-    assert proof.accesses[-1].reason.startswith("the stored value is not shown to be defined: it may come from a lane that tt.load")
+    reason = proof.accesses[-1].reason
+    assert reason.startswith("the stored value is not shown to be defined: it may come from a lane that tt.load")
 
 
 def test_a_proof_of_it_prints_what_it_trusts_and_is_verified_again() -> None:

@@ -1,4 +1,4 @@
-"""Small kernels, each with one thing that is made of a block of which some lanes are undefined, and what is right of its store."""
+"""Small kernels, each with one thing that is made of a block with undefined lanes, and what is right of its store."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def _dot(left: str, its: int, right: str, other: int) -> str:
     """The first row of a product of blocks whose rows, or columns, are all the same."""
     return (
         f"{_wide(left, its, '%p')}{_wide(right, other, '%q')}"
-        "%pf = arith.sitofp %p : tensor<8x8xi32> to tensor<8x8xf32>\n%qf = arith.sitofp %q : tensor<8x8xi32> to tensor<8x8xf32>\n"
+        "%pf = arith.sitofp %p : tensor<8x8xi32> to tensor<8x8xf32>\n"
+        "%qf = arith.sitofp %q : tensor<8x8xi32> to tensor<8x8xf32>\n"
         "%zf = arith.constant dense<0.0> : tensor<8x8xf32>\n"
         "%d = tt.dot %pf, %qf, %zf : tensor<8x8xf32> * tensor<8x8xf32> -> tensor<8x8xf32>\n"
         "%di = arith.fptosi %d : tensor<8x8xf32> to tensor<8x8xi32>\n"

@@ -287,7 +287,8 @@ class _Maker:
         bounded = self.made(f"arith.minsi {end}, %three : i32")
         given = ", ".join([f"{one} = {two}" for one, two in zip(carried, starts, strict=True)])
         types = ", ".join([_I] * len(starts))
-        self.emit(f"{result}:{len(starts)} = scf.for {counter} = %none to {bounded} step %one iter_args({given}) -> ({types}) : i32 {{")
+        counts = f"scf.for {counter} = %none to {bounded} step %one iter_args({given})"
+        self.emit(f"{result}:{len(starts)} = {counts} -> ({types}) : i32 {{")
 
         def write() -> None:
             self.blocks += carried
@@ -384,7 +385,8 @@ class _Maker:
         one, two = self.masks[:2]
         self.add(self.blocks, f"tt.load {self.place()}{rng.choice(['', f', {two}'])} : {_P}")
         if rng.random() < 0.4:
-            self.add(self.blocks, f"tt.atomic_rmw add, relaxed, gpu, {self.place()}, %zeros, {one} : ({_P}, {_I}, {_B}) -> {_I}")
+            operands = f"{self.place()}, %zeros, {one} : ({_P}, {_I}, {_B}) -> {_I}"
+            self.add(self.blocks, f"tt.atomic_rmw add, relaxed, gpu, {operands}")
         else:
             self.add(self.blocks, f"tt.load {self.place()}, {one} : {_P}")
         self.one_thing(rng.choice(["mask", "address", "choice", "zero", "scalar", "other", *["step"] * 4, *["control"] * 4]))
