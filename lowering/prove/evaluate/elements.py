@@ -37,7 +37,7 @@ from .paths import chosen
 from .values import Condition, Integer, Pointer, Unknown, Value, integer
 
 MOVES = ("tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.trans", "tt.reshape", "tt.split")
-"""Operations whose elements are those of their operand, at other places."""
+"""Operations whose elements are those of their operand, at other positions."""
 _MAX_TABLE = 256
 _WIDTHS = (1, 8, 16, 32, 64)
 
@@ -131,8 +131,8 @@ def element_of(terms: Terms, ssa: SSAValue, lanes: Lanes) -> tuple[SSAValue, Lan
             return source, lanes[:axis] + lanes[axis + 1 :]
         case "tt.trans":
             found = list(lanes)
-            for axis, place in enumerate(op.properties["order"].get_values()):  # type: ignore[attr-defined]
-                found[place] = lanes[axis]
+            for axis, position in enumerate(op.properties["order"].get_values()):  # type: ignore[attr-defined]
+                found[position] = lanes[axis]
             return source, tuple(found)
         case "tt.split":
             assert isinstance(ssa, OpResult)
@@ -157,7 +157,7 @@ def _reshaped(terms: Terms, ssa: SSAValue, lanes: Lanes) -> tuple[SSAValue, Lane
     return source, tuple(found)
 
 
-def _placed(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
+def _moved_lane(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
     found = element_of(ev.terms, ssa, lanes)
     return None if found is None else ev.value(*found)
 
@@ -307,7 +307,7 @@ def _loaded(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
 
 RULES: dict[str, Rule] = {
     "arith.constant": _constant, "tt.get_program_id": _program_id, "tt.get_num_programs": _programs, "tt.make_range": _range,
-    **dict.fromkeys(MOVES, _placed), "tt.join": _joined, "tt.gather": _gathered,
+    **dict.fromkeys(MOVES, _moved_lane), "tt.join": _joined, "tt.gather": _gathered,
     "arith.cmpi": _compared, "arith.select": _selected, "arith.extsi": _extended(True), "arith.extui": _extended(False),
     "arith.trunci": _truncated, "math.absi": _absolute, "tt.addptr": _moved, "tt.bitcast": _bitcast, "arith.bitcast": _bitcast,
     "tt.load": _loaded, **dict.fromkeys(arithmetic.RULES, _binary),

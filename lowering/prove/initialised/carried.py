@@ -60,7 +60,7 @@ class Carried:
         """Starts with nothing assumed. values: says so of all other values."""
         self._values = values
         self._open: dict[Operation, Assumed] = {}
-        self._settled: dict[Operation, Assumed] = {}
+        self._final: dict[Operation, Assumed] = {}
 
     def argument(self, ev: Evaluator, loop: Operation, ssa: BlockArgument, lanes: Lanes) -> Formula:
         """Returns when a lane of an argument of a loop's block is undefined."""
@@ -112,21 +112,21 @@ class Carried:
         assumed = self._open.get(loop)
         if assumed is not None:
             return self._assumed(assumed, loop, number, lanes)
-        assumed = self._settled.get(loop)
+        assumed = self._final.get(loop)
         if assumed is None:
             if len(self._open) >= _MAX_OPEN:
                 return TRUE
-            assumed = self._settled[loop] = Assumed()
+            assumed = self._final[loop] = Assumed()
         found = self._known(assumed, number, lanes)
         if found is None:
             if len(self._open) >= _MAX_OPEN:
                 return TRUE
             self._assumed(assumed, loop, number, lanes)
-            self._settle(assumed, loop)
+            self._show(assumed, loop)
             found = self._known(assumed, number, lanes)
         if found is None:  # not for all lanes: for these ones
             self._assumed(assumed, loop, number, lanes)
-            self._settle(assumed, loop)
+            self._show(assumed, loop)
             found = self._known(assumed, number, lanes)
         return TRUE if found is None else found
 
@@ -160,14 +160,14 @@ class Carried:
         found = self._values.formula(context(run, loop.parent), self._parts(loop, number)[1], lanes)
         return TRUE if loop in run.terms.formula_depends(found) else found
 
-    def _settle(self, assumed: Assumed, loop: Operation) -> None:
+    def _show(self, assumed: Assumed, loop: Operation) -> None:
         """Shows what is assumed, or assumes it no more."""
-        known, settled = self._values.forget(), self._settled
+        known, final = self._values.forget(), self._final
         self._open[loop] = assumed
         try:
             while True:
                 self._values.forget()
-                self._settled = {each: found for each, found in settled.items() if not _is_inside(each, loop)}
+                self._final = {each: found for each, found in final.items() if not _is_inside(each, loop)}
                 before = len(assumed.when)
                 failed = [key for key, when in list(assumed.when.items()) if not self._is_kept(loop, key, when, assumed)]
                 for key in failed:
@@ -177,7 +177,7 @@ class Carried:
             assumed.shown.update([key for key, when in assumed.when.items() if when != TRUE])
         finally:
             del self._open[loop]
-            self._settled = settled
+            self._final = final
             self._values.remember(known)
 
     def _is_kept(self, loop: Operation, key: Key, when: Formula, assumed: Assumed) -> bool:
@@ -208,8 +208,8 @@ class Carried:
         if lanes is None or tried > 1:
             return
         run = self._values.run
-        known, settled = self._values.forget(), self._settled
-        self._settled = {each: found for each, found in settled.items() if not _is_inside(each, loop)}
+        known, final = self._values.forget(), self._final
+        self._final = {each: found for each, found in final.items() if not _is_inside(each, loop)}
         mine = Assumed({(each, None): FALSE for each in range(len(loop.operands))})
         self._open[loop] = mine
         try:
@@ -218,7 +218,7 @@ class Carried:
             added = TRUE
         finally:
             self._open[loop] = assumed
-            self._settled = settled
+            self._final = final
             self._values.remember(known)
         if loop not in run.terms.formula_depends(added):
             assumed.when[key] = either(before, added)

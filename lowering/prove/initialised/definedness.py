@@ -49,10 +49,6 @@ class Definedness:
         self._steps_left = MAX_STEPS
         self._depth = 0
 
-    def is_possible(self, ssa: SSAValue) -> bool:
-        """Returns whether a value may be undefined at all."""
-        return self._possible.is_value(ssa)
-
     def formula(self, ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Formula:
         """Returns when a lane of a value is undefined, as far as the conditions of a context hold."""
         if not self._possible.is_value(ssa):
@@ -156,10 +152,10 @@ class Definedness:
         address = self.formula(ev, op.operands[0], lanes)
         if not masks:
             return address
-        place = self._scalar_or(masks[0], lanes)
-        live = ev.condition(masks[0], place).formula
+        index = self._scalar_or(masks[0], lanes)
+        live = ev.condition(masks[0], index).formula
         rest = self.formula(ev, others[0], self._scalar_or(others[0], lanes)) if others else TRUE
-        return either(self.formula(ev, masks[0], place), both(live, address), both(negated(live), rest))
+        return either(self.formula(ev, masks[0], index), both(live, address), both(negated(live), rest))
 
     # Lanes
 

@@ -122,9 +122,9 @@ class Initialised:
         assert op.parent is not None
         ev, lanes = context(run, op.parent), run.lanes(access.shape)
         if access.mask is not None:
-            place = lanes if t.is_tensor(access.mask.type) else ()
-            yield Question("the mask", access.mask, ev.formula, values.formula(ev, access.mask, place))
-            ev = ev.under(ev.condition(access.mask, place).formula)
+            position = lanes if t.is_tensor(access.mask.type) else ()
+            yield Question("the mask", access.mask, ev.formula, values.formula(ev, access.mask, position))
+            ev = ev.under(ev.condition(access.mask, position).formula)
         if op.name == "tt.atomic_poll":
             for value in op.operands:
                 yield Question("an operand of the poll", value, ev.formula, values.anywhere(ev, value, op))
@@ -167,19 +167,19 @@ class Initialised:
         groups: dict[int | None, list[Access]] = {}
         for access in self._accesses:
             if access.writes:
-                groups.setdefault(self._place(access), []).append(access)
+                groups.setdefault(self._position(access), []).append(access)
         relying: dict[int | None, list[Access]] = {}
         is_open = True
         while is_open:
             is_open = False
-            for place, writes in groups.items():
+            for position, writes in groups.items():
                 if all(found[each].verdict in (PROVEN, NEVER) for each in writes):
                     continue
-                if place not in relying:
-                    relying[place] = self._readers(place)
+                if position not in relying:
+                    relying[position] = self._readers(position)
                 level = joined(*[found[each].level for each in writes])
                 bad = next((each for each in writes if found[each].verdict not in SHOWN), None)
-                for access in relying[place]:
+                for access in relying[position]:
                     own = found[access]
                     if own.verdict not in SHOWN:
                         continue
@@ -191,18 +191,18 @@ class Initialised:
                         found[access], is_open = result, True
         return found
 
-    def _place(self, access: Access) -> int | None:
+    def _position(self, access: Access) -> int | None:
         """Returns the parameter of whose array an access surely stays inside; None if that is not known."""
         pointer = self._bounds.pointer(access)
         is_inside = self._bounds.bounds_of(access).verdict in (PROVEN, NEVER)
         return pointer.base if is_inside and isinstance(pointer, Pointer) and pointer.base >= 0 else None
 
-    def _readers(self, place: int | None) -> list[Access]:
-        """Returns the accesses that rely on what memory holds that writes to a place may have made."""
+    def _readers(self, position: int | None) -> list[Access]:
+        """Returns the accesses that rely on what memory holds that writes to a position may have made."""
         elsewhere = set()
         for access in self._accesses:
-            own = self._place(access)
-            if not access.obstacle and None not in (own, place) and own != place:
+            own = self._position(access)
+            if not access.obstacle and None not in (own, position) and own != position:
                 elsewhere.add(access.op)
         made = Undefined(self._function, lambda op: sources.is_memory(op) and op not in elsewhere)
         if any(made.is_value(each) for op in self._function.walk() for each in sources.deciding(op)):
