@@ -70,8 +70,10 @@ class KernelProver:
             grid: the numbers of programs, as `("cdiv(n, 1024)", "rows")`; without it any grid.
             properties: "bounds": every access stays inside its array. "races": no two programs touch one element where one of
                 them writes, atomics aside, and no two lanes of a store write different values to one. "overflow": no
-                integer that an address or a mask is computed from wraps. "termination of loops": every loop that counts comes
-                to its end; loops with a condition and branches that lead back are unknown. By default the first three.
+                integer that an address or a mask is computed from wraps. "initialised": no lane that a load or an atomic leaves
+                undefined has a part in what is written, where, by which mask, or on which path. "termination of loops":
+                every loop that counts comes to its end; loops with a condition and branches that lead back are unknown.
+                By default the first three.
             limit: how many steps of the solver's resource count one question may take. Beyond it the answer is "unknown", on
                 every machine.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from ..tt import types as t
 from ..tt.sanitize.findings import Finding
 from .preparation import GATHER, Access, PreparedFunction
-from .proof import Counterexample
+from .proof import INITIALISED, Counterexample
 from .specify.expressions import evaluate
 from .specify.specification import ParsedSpecification
 from .terms.formulas import Formula, at_least, at_most
@@ -32,7 +32,8 @@ _ALL_OPERATIONS = 200_000
 """Those of all launches of a proof: some ten seconds, and the same on every machine."""
 _ROUNDS = 4
 """How often a launch may run each operation of its kernel anyway, and what making it ready counts for each of them."""
-_KINDS = {"bounds": ("out-of-bounds",), "races": ("race", "lane-race")}
+_KINDS = {"bounds": ("out-of-bounds",), "races": ("race", "lane-race"), INITIALISED: ("uninitialised",)}
+_CONTROL = re.compile(r"\b(?:scf|cf)\.[a-z_]+")
 _OPERATION = re.compile(r"\b(?:tt|ttng)\.[a-z_]+")
 
 
@@ -58,6 +59,7 @@ class Launches:
         self._left = _ALL_OPERATIONS + 2 * _ROUNDS * self._length
         self._ran: set[Hashable] = set()
         self._found: dict[Access, list[Counterexample]] = {}
+        self._decided: dict[tuple[str, str], Counterexample] = {}
         self._by_line: dict[tuple[str, str], list[Access]] = {}
         self._at_line: dict[str, list[Access]] = {}
         for access in prepared.accesses:
@@ -170,9 +172,16 @@ class Launches:
         if any(finding.kind in _KINDS["bounds"] and not self._is_said(guilty) for finding, guilty in blamed):
             return
         for finding, guilty in blamed:
+            example = Counterexample(tuple(sizes.items()), grid, tuple(fill.items()), finding)
+            control = _CONTROL.search(finding.operation)
             if guilty is not None:
-                example = Counterexample(tuple(sizes.items()), grid, tuple(fill.items()), finding)
                 self._found.setdefault(guilty, []).append(example)
+            elif control is not None and finding.kind in _KINDS[INITIALISED]:
+                self._decided.setdefault((control.group(), _own_line(finding.line)), example)
+
+    def decided(self, operation: str, line: str) -> Counterexample | None:
+        """Returns a launch in which a branch or a loop was found to be decided by what is undefined."""
+        return self._decided.get((operation, _own_line(line)))
 
     def _is_said(self, access: Access | None) -> bool:
         """Returns whether an access is to an array of which an extent is said. None: one that is not known."""

@@ -33,6 +33,7 @@ from ..tt.op_locations import OpLocations, source_line
 from ..tt.transforms.pipeline import Pipeline, copy_function
 from .evaluate.elements import has_size
 from .evaluate.undefined import Undefined
+from .initialised.sources import leaves_undefined
 
 _INLINED = "inline"
 _EXPANDED = "drop-claims,expand-control,expand-arithmetic,expand-maps,expand-descriptors"
@@ -52,6 +53,11 @@ _HARMLESS = frozenset({
 _TENSOR_MAPS = "ttng."
 """Dialect of the operations on tensor maps."""
 GATHER = "tt.gather"
+_COMPOSITE = frozenset({"tt.make_tensor_descriptor", "tt.make_tensor_ptr", "tt.advance"})
+_WHOLE = _COMPOSITE | {"tt.descriptor_load", "tt.descriptor_gather"}
+"""Operations on descriptors and blocks' pointers whose results are defined if their operands are."""
+_WRITTEN = {"tt.store": 1, "tt.descriptor_store": 1, "tt.descriptor_scatter": 3, "tt.descriptor_reduce": 1}
+"""The position of the operand that operations on descriptors and blocks' pointers write."""
 _COMPUTING = ("arith.", "math.")
 """Dialects of which no operation touches memory."""
 _PLAIN = {"tt.load": (True, False), "tt.store": (False, True)}
@@ -129,12 +135,17 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class PreparedFunction:
-    """A function whose calls, switches and descriptors are expanded. original: what it was made of."""
+    """A function whose calls, switches and descriptors are expanded. original: what it was made of.
+
+    Attributes:
+        doubtful: the operation on descriptors or blocks' pointers of whose operands one may be undefined; "" if there is none.
+    """
 
     original: FuncOp
     function: FuncOp
     parameters: tuple[ProofParameter, ...]
     accesses: tuple[Access, ...]
+    doubtful: str = ""
 
     @property
     def numbers(self) -> Mapping[str, int]:
@@ -162,13 +173,14 @@ def prepare(function: FuncOp) -> PreparedFunction:
     parameters = _parameters(function)
     Pipeline.parse(_INLINED).run(copy)
     maps = _tensor_maps(copy)  # of called functions, too
+    doubtful = _doubtful(copy)
     Pipeline.parse(_EXPANDED).run(copy)
     if len(copy.body.blocks[0].args) != len(parameters):  # they would be taken for each other
         raise UnsupportedError(
             f"prove: @{function.sym_name.data} has a parameter that is expanded to several in a way that is not modelled; "
             "fix: pointers to elements, integers and descriptors (!tt.tensordesc) as parameters"
         )
-    return PreparedFunction(function, copy, parameters, (*maps, *_accesses(copy)))
+    return PreparedFunction(function, copy, parameters, (*maps, *_accesses(copy)), doubtful)
 
 
 def _check_parameters(function: FuncOp) -> None:
@@ -213,6 +225,21 @@ def _tensor_maps(inlined: FuncOp) -> list[Access]:
         Access(op, line_of(op), True, True, False, (), 1, None, None, f"{op.name}, which touches 128 bytes, is not modelled")
         for op in inlined.walk() if op.name.startswith(_TENSOR_MAPS)
     ]  # fmt: skip
+
+
+def _doubtful(inlined: FuncOp) -> str:
+    """Returns an operation of which an operand that decides an address may be undefined; "" if there is none.
+
+    Expanded ones use no more of their operands than they need, and are undefined as a whole before.
+    """
+    possible = Undefined(inlined, lambda op: leaves_undefined(op) and op.name not in _WHOLE)
+    for op in inlined.walk():
+        is_block = op.name in ("tt.load", "tt.store") and t.is_tensor(t.pointee(op.operands[0].type))
+        if is_block or op.name in _COMPOSITE or op.name.startswith("tt.descriptor_"):
+            written = _WRITTEN.get(op.name)
+            if any(possible.is_value(each) for number, each in enumerate(op.operands) if number != written):
+                return f"{op.name} at {line_of(op)}"
+    return ""
 
 
 def _locate(function: FuncOp, copy: FuncOp) -> None:

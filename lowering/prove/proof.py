@@ -13,9 +13,10 @@ from .page import Row, Section, page_of
 from .specify.specification import Specification
 
 TERMINATION = "termination of loops"
+INITIALISED = "initialised"
 DEFAULT_PROPERTIES = ("bounds", "races", "overflow")
-PROPERTIES = (*DEFAULT_PROPERTIES, TERMINATION)
-"""The properties there are; "initialised" is not proven yet."""
+PROPERTIES = (*DEFAULT_PROPERTIES, INITIALISED, TERMINATION)
+"""The properties there are."""
 PROVEN, UNDER, REFUTED, UNKNOWN, NEVER = "proven", "proven under", "refuted", "unknown", "never executed"
 VERDICTS = (PROVEN, UNDER, REFUTED, UNKNOWN, NEVER)
 TRUSTED = (
@@ -29,6 +30,10 @@ TRUSTED = (
     "a lane that a load or an atomic leaves undefined, and memory to which poison was written, hold some number of their type,"
     " the same one for whoever reads it",
     "the solver z3, and this encoding (docs/design/021-proofs.md)",
+)
+TRUSTED_OF_INITIALISED = (
+    "all that memory holds when the launch begins is defined, also beyond the arrays",
+    "what an operation makes of defined numbers is defined",
 )
 
 
@@ -184,7 +189,7 @@ class Proof:
     @property
     def trusted(self) -> tuple[str, ...]:
         """Everything that the verdicts take for granted, those of all proofs included."""
-        return *self.assumptions, *TRUSTED
+        return *self.assumptions, *TRUSTED, *(TRUSTED_OF_INITIALISED if INITIALISED in self.properties else ())
 
     def as_html(self) -> str:
         """Returns the proof as a page of HTML, which loads nothing, and in which all texts of the kernel's are escaped."""
@@ -209,4 +214,4 @@ class Proof:
         return json.dumps(data, indent=1, ensure_ascii=False)
 
 
-__all__ = ["DEFAULT_PROPERTIES", "PROPERTIES", "TERMINATION", "AccessVerdict", "Counterexample", "Proof"]
+__all__ = ["DEFAULT_PROPERTIES", "INITIALISED", "PROPERTIES", "TERMINATION", "AccessVerdict", "Counterexample", "Proof"]

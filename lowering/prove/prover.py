@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ...promotion.errors import UserError
@@ -10,10 +10,11 @@ from ..tt import types as t
 from .bounds import Bounds
 from .evaluate.values import Pointer, Unknown
 from .found import SHOWN, Found, joined, shown
+from .initialised.verdicts import Initialised
 from .launches import Confirm
 from .overflow import Overflow
 from .preparation import Access, PreparedFunction, ambiguous, renamed
-from .proof import NEVER, PROPERTIES, TERMINATION, UNKNOWN, AccessVerdict, Proof
+from .proof import INITIALISED, NEVER, PROPERTIES, TERMINATION, UNKNOWN, AccessVerdict, Proof
 from .races import Races
 from .specify.expressions import names_in
 from .specify.specification import GRID_NAMES, Specification
@@ -24,6 +25,10 @@ from .terms.solver import DEFAULT_LIMIT
 _NO_SIZES = (
     "no sizes were found that satisfy the assumptions; fix: simpler assumptions, or small sizes among them"
 )
+_OTHERS: Mapping[str, Callable[[Bounds], Races | Overflow | Initialised]] = {
+    "races": Races, "overflow": Overflow, INITIALISED: Initialised,
+}  # fmt: skip
+"""What finds the verdicts of properties, which are asked after bounds."""
 
 
 class Prover:
@@ -104,7 +109,7 @@ class Prover:
                 continue
             own = bounds
             if prop != "bounds":
-                own = (Races if prop == "races" else Overflow)(self._bounds).verdicts()
+                own = _OTHERS[prop](self._bounds).verdicts()
             found += [(self._verdict(prop, access, each), each) for access, each in own.items()]
         weakened = self._relying(bounds) if world.uses_contents else None
         if example is None:

@@ -13,6 +13,7 @@ from ...tt.analysis.distances import moves_by_distance
 from ...tt.constants import block_values, is_splat, splat_value
 from ...tt.dialect.arith import INTEGER_PREDICATES
 from ...tt.dialect.attributes import property_number
+from ..terms.atoms import Terms
 from ..terms.formulas import (
     FALSE,
     TRUE,
@@ -35,6 +36,8 @@ from .evaluator import Evaluator, Lanes, Rule
 from .paths import chosen
 from .values import Condition, Integer, Pointer, Unknown, Value, integer
 
+MOVES = ("tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.trans", "tt.reshape", "tt.split")
+"""Operations whose elements are those of their operand, at other positions."""
 _MAX_TABLE = 256
 _WIDTHS = (1, 8, 16, 32, 64)
 
@@ -112,34 +115,32 @@ def _flat(lanes: Lanes, shape: Sequence[int]) -> Polynomial:
     return found
 
 
-def _splat(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value:
-    return ev.value(_op(ssa).operands[0], ())
-
-
-def _unsplat(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value:
-    source = _op(ssa).operands[0]
-    return ev.value(source, (ZERO,) * len(_shape(source)))
-
-
-def _broadcast(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value:
-    source = _op(ssa).operands[0]
-    return ev.value(source, tuple([ZERO if n == 1 else lane for lane, n in zip(lanes, _shape(source), strict=True)]))
-
-
-def _expand_dims(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value:
-    axis = property_number(_op(ssa), "axis")
-    return ev.value(_op(ssa).operands[0], lanes[:axis] + lanes[axis + 1 :])
-
-
-def _transposed(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value:
+def element_of(terms: Terms, ssa: SSAValue, lanes: Lanes) -> tuple[SSAValue, Lanes] | None:
+    """Returns the operand and the lane that an operation of `MOVES` takes the element of a lane from; None if it may be any."""
     op = _op(ssa)
-    found = list(lanes)
-    for axis, source in enumerate(op.properties["order"].get_values()):  # type: ignore[attr-defined]
-        found[source] = lanes[axis]
-    return ev.value(op.operands[0], tuple(found))
+    source = op.operands[0]
+    match op.name:
+        case "tt.splat":
+            return source, ()
+        case "tt.unsplat":
+            return source, (ZERO,) * len(_shape(source))
+        case "tt.broadcast":
+            return source, tuple([ZERO if n == 1 else lane for lane, n in zip(lanes, _shape(source), strict=True)])
+        case "tt.expand_dims":
+            axis = property_number(op, "axis")
+            return source, lanes[:axis] + lanes[axis + 1 :]
+        case "tt.trans":
+            found = list(lanes)
+            for axis, position in enumerate(op.properties["order"].get_values()):  # type: ignore[attr-defined]
+                found[position] = lanes[axis]
+            return source, tuple(found)
+        case "tt.split":
+            assert isinstance(ssa, OpResult)
+            return source, (*lanes, constant(ssa.index))
+    return _reshaped(terms, ssa, lanes)
 
 
-def _reshaped(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
+def _reshaped(terms: Terms, ssa: SSAValue, lanes: Lanes) -> tuple[SSAValue, Lanes] | None:
     op = _op(ssa)
     if "allow_reorder" in op.properties or "allow_reorder" in op.attributes:
         return None
@@ -151,19 +152,19 @@ def _reshaped(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
         if extent == 1:
             found.append(ZERO)
             continue
-        quotient, _ = ev.terms.floor_parts(index, constant(prod(shape[axis + 1 :])))
-        found.append(ev.terms.floor_parts(quotient, constant(extent))[1] if prod(shape[:axis]) > 1 else quotient)
-    return ev.value(source, tuple(found))
+        quotient, _ = terms.floor_parts(index, constant(prod(shape[axis + 1 :])))
+        found.append(terms.floor_parts(quotient, constant(extent))[1] if prod(shape[:axis]) > 1 else quotient)
+    return source, tuple(found)
+
+
+def _moved_lane(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
+    found = element_of(ev.terms, ssa, lanes)
+    return None if found is None else ev.value(*found)
 
 
 def _joined(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
     one, two = [ev.value(operand, lanes[:-1]) for operand in _op(ssa).operands]
     return chosen(ev, equal(lanes[-1], 0), one, two)
-
-
-def _split(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value:
-    assert isinstance(ssa, OpResult)
-    return ev.value(ssa.op.operands[0], (*lanes, constant(ssa.index)))
 
 
 def _gathered(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
@@ -306,8 +307,7 @@ def _loaded(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
 
 RULES: dict[str, Rule] = {
     "arith.constant": _constant, "tt.get_program_id": _program_id, "tt.get_num_programs": _programs, "tt.make_range": _range,
-    "tt.splat": _splat, "tt.unsplat": _unsplat, "tt.broadcast": _broadcast, "tt.expand_dims": _expand_dims,
-    "tt.trans": _transposed, "tt.reshape": _reshaped, "tt.join": _joined, "tt.split": _split, "tt.gather": _gathered,
+    **dict.fromkeys(MOVES, _moved_lane), "tt.join": _joined, "tt.gather": _gathered,
     "arith.cmpi": _compared, "arith.select": _selected, "arith.extsi": _extended(True), "arith.extui": _extended(False),
     "arith.trunci": _truncated, "math.absi": _absolute, "tt.addptr": _moved, "tt.bitcast": _bitcast, "arith.bitcast": _bitcast,
     "tt.load": _loaded, **dict.fromkeys(arithmetic.RULES, _binary),
@@ -315,4 +315,4 @@ RULES: dict[str, Rule] = {
 """Rules by operation."""
 
 
-__all__ = ["RULES", "has_size"]
+__all__ = ["MOVES", "RULES", "element_of", "has_size"]

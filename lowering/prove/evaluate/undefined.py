@@ -1,27 +1,38 @@
-"""Finds what is computed from poison: each that reads it may see another number, so no term stands for it."""
+"""Finds what is computed from poison, or from other values that are not looked at as terms.
+
+Each that reads poison may see another number, so no term stands for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from xdsl.dialects import cf
 from xdsl.ir import Operation, Region, SSAValue
 from xdsl.traits import IsTerminator
 
-_SOURCES = frozenset({"ub.poison", "llvm.mlir.poison", "llvm.mlir.undef"})
+_POISON = frozenset({"ub.poison", "llvm.mlir.poison", "llvm.mlir.undef"})
+
+
+def is_poison(op: Operation) -> bool:
+    """Returns whether an operation makes poison."""
+    return op.name in _POISON
 
 
 class Undefined:
-    """The values of a function that are computed from poison, and the regions to which a path is chosen by such values."""
+    """The values of a function that are computed from poison, and the regions to which a path is chosen by such values.
 
-    def __init__(self, function: Operation) -> None:
+    Or from what other operations make: `is_source` says of which.
+    """
+
+    def __init__(self, function: Operation, is_source: Callable[[Operation], bool] = is_poison) -> None:
         """Follows poison from where it is made, through branches and loops, but not through memory."""
         self._function = function
         self._values: set[SSAValue] = set()
         self._regions: set[Region] = set()
         self._waiting: list[SSAValue] = []
         for op in function.walk():
-            if op.name in _SOURCES:
+            if is_source(op):
                 self._add(op.results)
         while self._waiting:
             value = self._waiting.pop()
@@ -105,4 +116,4 @@ class Undefined:
             self._inside(parent)
 
 
-__all__ = ["Undefined"]
+__all__ = ["Undefined", "is_poison"]

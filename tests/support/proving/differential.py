@@ -8,7 +8,7 @@ import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import joinery as jn
@@ -27,6 +27,7 @@ from .makers.idioms import idiomatic_kernel
 from .makers.mixed_kernels import mixed_kernel
 from .makers.random_kernels import RandomKernel, random_kernel
 from .makers.store_kernels import storing_kernel
+from .makers.undefined_kernels import undefined_kernel
 from .makers.wrapping_kernels import wrapping_kernel
 from .watching import run
 
@@ -40,7 +41,10 @@ MAKERS = {
     "fetched": fetched_kernel,
 }
 
-KINDS = {"bounds": {"out-of-bounds", "misaligned"}, "races": {"race", "lane-race"}, "overflow": {"overflow"}}
+KINDS = {
+    "bounds": {"out-of-bounds", "misaligned"}, "races": {"race", "lane-race"}, "overflow": {"overflow"},
+    "initialised": {"uninitialised"},
+}  # fmt: skip
 PROVED = ("proven", "proven under", "never executed")
 _EDGES = {
     "i8": [-128, -127, -64, -3, -1, 20, 33, 64, 100, 126, 127],
@@ -111,23 +115,23 @@ def arguments_of(
 
 
 def check(
-    seed: int, count: int | None, refutes: bool = False, kind: str = "random"
+    seed: int, count: int | None, refutes: bool = False, kind: str = "random", properties: Sequence[str] = tuple(KINDS)
 ) -> Counter[tuple[str, str]]:
     """Proves a random kernel, and runs launches: what is proven of an access is found in none.
 
     Returns how many accesses have which verdict, by property. refutes: whether launches that break a property are looked for.
     """
     rng = random.Random(seed)
-    subject = MAKERS[kind](rng)
+    subject = (undefined_kernel if kind == "undefined" else MAKERS[kind])(rng)
     kernel = jn.kernel.from_ttir(subject.text)
     specification = Specification.of(subject.assume, subject.extents, subject.grid)
     parsed = specification.parsed()
     try:
         if refutes:
-            proof = kernel.prove(subject.assume, subject.extents, subject.grid, tuple(KINDS), limit=LIMIT)
+            proof = kernel.prove(subject.assume, subject.extents, subject.grid, properties, limit=LIMIT)
         else:
             with default_modes():
-                proof = Prover(prepare(kernel._function), specification, None, LIMIT).prove(tuple(KINDS))
+                proof = Prover(prepare(kernel._function), specification, None, LIMIT).prove(properties)
     except jn.UserError as error:
         if not ("may not last" in str(error) or "contradict" in str(error)):
             raise
@@ -164,6 +168,11 @@ def check(
             assert not faults, (
                 f"seed {seed}: {each}\n{faults[0]}\n{specification}\n{sizes} {before}\n{subject.text}"
             )
+        own = [each for each in proof.accesses if each.prop == "initialised"]
+        texts = {text for each in own for text in each.condition}
+        if own and all(each in proven for each in own) and all(holds(parse_assumption(text), sizes) for text in texts):
+            faults = [found for found in findings if found.kind == "uninitialised"]  # of branches and loops, too
+            assert not faults, f"seed {seed}: {faults[0]}\n{specification}\n{sizes} {before}\n{subject.text}"
     return Counter((each.prop, each.verdict) for each in proof.accesses)
 
 
@@ -200,7 +209,7 @@ def _is_at(line: str, own: str) -> bool:
 
 def main() -> None:
     """Tries random kernels: which kind, the first seed, how many, and how many launches of each; without it all up to 17."""
-    kind, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    kind, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])  # a kind of `MAKERS`, or "undefined"
     launches = int(sys.argv[4]) if len(sys.argv) > 4 else None
     found: Counter[tuple[str, str]] = Counter()
     for seed in range(first, first + count):
