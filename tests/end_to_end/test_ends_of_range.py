@@ -39,7 +39,7 @@ def composites(x: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_composites_overflow_and_underflow_alike(dtype: str, device: str) -> None:
@@ -146,6 +146,7 @@ def sums(x: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("where", "numerics"),
     each([("cpu", None), ("ptxsim", "sm_80"), ("ptxsim", "sm_90a")], ["strict", "fast", "reproducible"]),

@@ -14,7 +14,7 @@ from ..support.tiers import both_tiers, share
 SIZE = 37
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", PRESETS)
 @both_tiers
 def test_mixed_dtypes(agreement: Any, name: str, in_full: bool) -> None:

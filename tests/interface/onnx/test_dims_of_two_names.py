@@ -98,6 +98,7 @@ def test_states_of_a_fixed_other_batch_are_refused() -> None:
         jn.from_onnx(made)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("op", GATES)
 def test_weights_of_undeclared_sizes(op: str) -> None:
     peepholes = op == "LSTM"

@@ -90,7 +90,7 @@ OTHERS: dict[str, tuple[str, int, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CASES)
 def test_sizes_that_a_call_shows(name: str) -> None:
     body, opset, arrays = CASES[name]

@@ -250,6 +250,7 @@ REAL = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("element_bits", [8, 16, 32, 64])
 def test_layouts_of_kernels_without_conflicts(element_bits: int) -> None:
     for src, dst in itertools.permutations(REAL.values(), 2):

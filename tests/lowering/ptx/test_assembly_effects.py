@@ -320,6 +320,7 @@ def test_the_position_of_a_program() -> None:
     assert not found[:, 6].any() or found[:, 6].max() < 1024
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", ["interpret", "sanitize", "launch", "ptxsim"])
 @pytest.mark.parametrize("pure", ["true", "false"])
 def test_clocks_go_on_between_reads(how: str, pure: str) -> None:

@@ -85,6 +85,7 @@ def test_a_loop_without_iterations_requires_nothing() -> None:
     agrees(looped("t = Sub (n, two)", "a = Unsqueeze (i, zero) b = Add (a, three)", "a, b, one"), *feeds(2))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("bounds", [
     "a = Unsqueeze (i, zero) v = Neg (a) b = Add (v, three)",  # another size in each iteration
     "v = Unsqueeze (i, zero) a = Sub (v, one) b = Add (a, one)",  # from -1, which counts from the end

@@ -103,6 +103,7 @@ def test_within_two_ulps_of_mpmath(name):
     assert ulps(unary(name)(x), exact) <= ULPS.get(name, 1.1)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(not LONG, reason="long double has no more than 53 bits here")
 @pytest.mark.parametrize("name", sorted(set(REFERENCE) - {"erf"}))
 def test_many_samples_within_two_ulps(name):
@@ -133,6 +134,7 @@ def test_erf_special_values():
     assert np.signbit(got[1])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("lanes", [1, 4, 16])
 @pytest.mark.parametrize("name", sorted(REFERENCE))
 def test_lane_counts_agree(name, lanes):

@@ -71,6 +71,7 @@ def test_rsqrt_is_within_2_ulp_however_far_off_the_approximation_is(error: int, 
 DIVISORS = [1.0, 3.0, 7.1, 1e-6, 1e12, 4096.0, -3.0, 1e-30, 1e30, 0.0, -0.0, np.inf, np.nan, 1e-44, 0.3, 9.9e-7, 1.09e12]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("divisor", DIVISORS)
 def test_quotients_by_one_number_are_those_of_ieee(divisor: float) -> None:
     k = over_blocks(f"%bs = tt.splat %b : f32 -> tensor<{BLOCK}xf32>\n  %y = arith.divf %x, %bs : tensor<{BLOCK}xf32>")
@@ -183,6 +184,7 @@ def test_floats_rounded_to_16_bits_and_wanted_as_floats(elem: str, size: int) ->
     assert bool(pairs) != (f"cvt.rn.{elem}.f32" in k.ptx())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
 @pytest.mark.parametrize(("op", "elem"), [*itertools.product(["sitofp", "uitofp"], ["f16", "bf16"])])
 def test_integers_become_16_bit_floats_rounded_once(op: str, elem: str, bits: int) -> None:

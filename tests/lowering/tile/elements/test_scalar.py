@@ -107,6 +107,7 @@ COMPARISONS = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", INTEGERS)
 @pytest.mark.parametrize("op", INTEGER_BINARY)
 def test_integer_binary(body, op, name):

@@ -44,7 +44,7 @@ def is_in_tiles(model: jn.Model) -> bool:
     return any(spec.layout.startswith("winograd:") for spec in model.compiled.constants)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("symbolic", [False, True], ids=["known", "symbolic"])
 @pytest.mark.parametrize(
     ("shape", "count"),

@@ -123,7 +123,7 @@ def test_bits_of_nan_that_are_seen_need_the_operator(case: str) -> None:
         jn.to_onnx(graph, opset=25)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("opset", [18, 21, 25, 26])
 @pytest.mark.parametrize("row", ["cumprod", "cummax", "cummin"])
 def test_running_products_and_extremes(row: str, opset: int) -> None:

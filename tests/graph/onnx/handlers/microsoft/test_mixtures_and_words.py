@@ -25,7 +25,7 @@ def experts(inner: int = INNER) -> dict[str, Any]:
             "b2": floats(EXPERTS, WIDTH)}  # fmt: skip
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("normalised", [0, 1])
 @pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "identity"])
@@ -70,7 +70,7 @@ def test_experts_that_are_refused(option: str) -> None:
         jn.from_onnx(model("(float[n, 8] x, float[n, 4] r) => (float[n, 8] y)", body, **experts()))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("block", [0, 16])
 @pytest.mark.parametrize("has_zero", [False, True])

@@ -101,6 +101,7 @@ def test_rows_of_packed_codes(bits: int, zeros: bool) -> None:
         jn.from_onnx(model("(int64[n] i) => (float y)", along, w=table, s=scales, **given))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("mask", [False, True])
 @pytest.mark.parametrize("unidirectional", [0, 1])
 def test_attention_of_codes(unidirectional: int, mask: bool) -> None:

@@ -64,12 +64,14 @@ def rows(count: int = 9) -> Any:
     return np.random.default_rng(7).standard_normal((count, 3)).astype(F)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_classifiers_of_each_kernel(kernel: str) -> None:
     found = agree(one("SVMClassifier", "label scores", **machine(3, kernel)), rows())
     assert len(set(found[0].tolist())) > 1
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
 @pytest.mark.parametrize("classes", [2, 4])
 def test_classifiers_with_scores_transformed(classes: int, transform: str) -> None:
@@ -105,7 +107,7 @@ def coupled(given: Any) -> Any:
     return p
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("classes", "seed"), [(2, 1), (2, 2), (3, 1), (3, 2), (5, 3), (12, 4)])
 def test_probabilities_are_those_of_libsvm_and_onnxruntime(classes: int, seed: int) -> None:
     settings = machine(classes, probable=True, seed=seed)

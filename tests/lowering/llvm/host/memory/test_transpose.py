@@ -61,6 +61,7 @@ def source(elem: str, count: int) -> np.ndarray:
     return np.arange(1, count + 1).astype(NUMPY[elem])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("elem", NUMPY)
 @pytest.mark.parametrize(("rows", "columns"), [(16, 16), (4, 128), (64, 8), (2, 64), (32, 1), (1, 32)])
 def test_everything(agree, elem: str, rows: int, columns: int) -> None:

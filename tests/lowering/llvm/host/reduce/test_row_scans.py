@@ -153,7 +153,7 @@ USES = {
 """What else is made of the carry after the store and before it, and how many times the carry before it is added."""
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("first", "last", "padding"), [(0, 63, "-0.0"), (0, 63, "1.0"), (0, 62, "-0.0"), (1, 63, "-0.0")])

@@ -76,6 +76,7 @@ def test_other_types(elem: str, precision: str, copies: int, warps: int) -> None
     np.testing.assert_array_equal(c, a.astype(total) @ b.astype(total))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("turns", "delivery"), each([0, 1, 2, 3, 5], ["late", "early", "random"]))
 def test_any_number_of_turns(turns: int, delivery: str) -> None:
     a, b, c = matrices(TILE, TILE, 64 * turns - 16 if turns else 0)
@@ -158,7 +159,7 @@ def test_without_room_operands_are_stored_turn_by_turn(monkeypatch: pytest.Monke
     assert "cp.async" not in lowered(80 << 10).llvm_ir
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("asked", "stages"),
     [("1 : i32", 0), ("2 : i32", 2), ("5 : i32", 5), ("9 : i64", 5), ("0 : i32", 4), ("-1 : i32", 4), ('"five"', 4),

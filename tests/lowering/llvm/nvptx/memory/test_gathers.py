@@ -88,6 +88,7 @@ def histogram(count: int, bins: int, elem: str = "i32", masked: bool = False, ou
     return kernel([((count,), elem), *([((count,), "i8")] if masked else [])], [((bins,), out)], body)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("count", "bins"), [(1, 1), (2, 4), (16, 2), (32, 32), (128, 16), (1024, 256), (64, 512), (2048, 8)])
 @pytest.mark.parametrize("masked", [False, True])
 def test_every_element_counts_once(count: int, bins: int, masked: bool) -> None:
@@ -121,6 +122,7 @@ def test_counts_of_one_bit_are_refused() -> None:
         kernel([((32,), "i32")], [((2,), "i32")], body).ptx()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("warps", [1, 2, 8])
 @pytest.mark.parametrize(("shape", "axis"), [((64,), 0), ((1024,), 0), ((16, 8), 0)])
 def test_programs_of_other_sizes(warps: int, shape: tuple[int, ...], axis: int) -> None:

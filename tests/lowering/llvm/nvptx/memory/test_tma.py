@@ -67,6 +67,7 @@ tt.func public @product(%a: !tt.tensordesc<{m}x{depth}x{elem}>, %b: !tt.tensorde
 # -- products ---------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("m", "n", "k", "warps", "delivery"),
     [
@@ -82,6 +83,7 @@ def test_a_product(m: int, n: int, k: int, warps: int, delivery: str) -> None:
     np.testing.assert_array_equal(c, (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("delivery", ["late", "early"])
 @pytest.mark.parametrize(("m", "warps", "producers"), [(32, 1, 1), (64, 1, 1), (64, 32, 0)])
 def test_as_few_and_as_many_warps_as_there_can_be(m: int, warps: int, producers: int, delivery: str) -> None:
@@ -105,7 +107,7 @@ def test_what_a_launch_has_to_know() -> None:
     assert "bulk.tensor" not in plain.ptx
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("turns", [0, 1, 5])
 @pytest.mark.parametrize(
     ("m", "n", "depth", "elem", "total", "turned"),
@@ -238,6 +240,7 @@ def persistent(extra: bool = False) -> str:
     return text.replace("%K: i32", "%tiles: i32, %K: i32")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("delivery", "extra"), each([("late", 1, 328), ("early", 2, 200), ("random", 2, 328), ("random", 1, 64)], [False, True])
 )
@@ -280,6 +283,7 @@ def test_a_warpgroup_of_its_own_hands_over_registers() -> None:
     assert 232 * 8 * 32 + 40 * 4 * 32 <= 1 << 16
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("delivery", ["late", "early", "random"])
 def test_wide_blocks_of_two_warpgroups(delivery: str) -> None:
     """128 sums per thread, four stages, which leave one block on a multiprocessor."""
@@ -438,6 +442,7 @@ def test_lowering_twice_gives_the_same() -> None:
 PTXAS = shutil.which("ptxas")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(PTXAS is None, reason="no ptxas on this machine")
 @pytest.mark.parametrize(
     ("text", "warps", "target"),

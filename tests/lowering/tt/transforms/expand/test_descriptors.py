@@ -158,6 +158,7 @@ def largest(shape: Sequence[int], strides: Sequence[int]) -> int:
     return sum(max(extent - 1, 0) * stride for extent, stride in zip(shape, strides, strict=True)) + 1
 
 
+@pytest.mark.one_in(2)
 @both
 @pytest.mark.parametrize("kind", ["load", "pointer_load"])
 @pytest.mark.parametrize(("shape", "strides", "offsets", "block"), TAILS)
@@ -169,6 +170,7 @@ def test_loads_pad_outside(kind: str, shape: Any, strides: Any, offsets: Any, bl
     np.testing.assert_array_equal(out, read(source, shape, strides, offsets, block, "nan"))
 
 
+@pytest.mark.one_in(2)
 @both
 @pytest.mark.parametrize("kind", ["store", "pointer_store"])
 @pytest.mark.parametrize(("shape", "strides", "offsets", "block"), [tail for tail in TAILS if 0 not in tail[1]])
