@@ -81,6 +81,7 @@ def by_sign(x: Any, y: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
 def test_signs_of_zeros(dtype: str, device: str) -> None:

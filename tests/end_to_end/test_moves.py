@@ -86,7 +86,7 @@ def _check(model: Callable[..., Any], dtype: Any, rows: int) -> None:
         assert _same_bits(np.asarray(found), np.asarray(expected(x, i, m))), (name, rows)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", halved(list(DTYPES)))
 def test_every_dtype_is_moved_on_the_host(name: str) -> None:
     graph = _graph(name)

@@ -167,6 +167,7 @@ tt.func @f(%p: !tt.ptr<f32>) {{
         np.testing.assert_array_equal(z, x * x - x)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("numerics", ["strict", "fast"])
 @pytest.mark.parametrize("trusted", [True, False])
 def test_saved_models_keep_it(numerics: str, trusted: bool, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def once(model: jn.Model) -> Any:
     return Once()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("source", ["bool", "int8", "uint64", "float16", "bfloat16", "float32", "float64"])
 def test_casts(agreement: Any, source: str) -> None:
     kind = jn.DType(source)

@@ -71,7 +71,7 @@ def test_special_values_and_all_sizes(agreement: Any, dtype: str, in_full: bool)
         close(agreement, agreement.both(graph, x, y, c, model=model), x=x, y=y)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(("dtype", "size"), each(ALL, STATIC_SIZES))
 def test_sizes_known_when_compiling(agreement: Any, dtype: str, size: int) -> None:
     graph = every_row(dtype, size)
@@ -80,6 +80,7 @@ def test_sizes_known_when_compiling(agreement: Any, dtype: str, size: int) -> No
     close(agreement, agreement.both(graph, x, y, c), x=x, y=y)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "dtype", ["bool", "int8", "uint16", "int32", "float16", "bfloat16", "float32", "float64"]
 )
@@ -150,7 +151,7 @@ def test_broadcasting(agreement: Any, dtype: str) -> None:
         )
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("left", [name for name in ALL if name != "bool"])
 def test_dtypes_meet_in_one_kernel(agreement: Any, left: str) -> None:
     """Implicit casts of every dtype to its join with every other, fused into additions and comparisons."""
@@ -227,7 +228,7 @@ def cast_values(agreement: Any, source: jn.DType) -> np.ndarray:
     return np.concatenate(values)
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("source", CONVERTIBLE)
 @both_tiers
 def test_casts(agreement: Any, source: str, in_full: bool) -> None:

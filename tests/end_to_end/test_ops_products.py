@@ -68,7 +68,7 @@ def test_constant_operands(agreement: Any, dtype: str) -> None:
         agreement.bounded(graph, agreement.random(kind, (37, 40), 4, tame=kind.is_float))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("rows", [1, 2, 5, 6, 7, 8, 9, 63, 64, 65, 200])
 def test_rows_and_columns_around_register_tiles(agreement: Any, rows: int) -> None:
     graph = jn.Graph("tiles", [jn.TensorType("float32", (rows, 19), "x")] + [

@@ -77,7 +77,7 @@ def test_reductions(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -
             agreement.bounded(graph, values_for(agreement, dtype, shape, special), model=model)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("dtype", [*INTEGERS, "bool"])
 def test_sums_of_narrow_integers_are_wide(agreement: Any, dtype: str) -> None:
     graph = inputs((7, 1000), dtype, symbolic=False)
@@ -280,6 +280,7 @@ def test_composites(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -
             agreement.bounded(graph, values, scale, bias, model=model)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["int8", "int64", "bool", "uint16"])
 def test_composites_of_integers(agreement: Any, dtype: str) -> None:
     graph = inputs((5, 33), dtype, symbolic=False)

@@ -58,7 +58,7 @@ def operands(pattern: str, sizes: dict[str, int], seed: int) -> list[np.ndarray]
     return [rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes(pattern, sizes)]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("pattern", PATTERNS)
 @both_tiers
 def test_constants_arguments_and_sizes_known_at_the_call(pattern: str, in_full: bool) -> None:

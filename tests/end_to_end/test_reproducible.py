@@ -98,7 +98,7 @@ DEVICES: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("symbolic", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["static", "symbolic"])
 @pytest.mark.parametrize("name", CASES)
 @both_tiers

@@ -150,6 +150,7 @@ def test_any_file_name_goes_through(file: str, tmp_path: Path) -> None:
 # --- code
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("debug", [False, True])
 @pytest.mark.parametrize("device", ["cpu", "ptxsim"])
 def test_the_text_of_one_kernel_is_a_module_with_its_lines(device: str, debug: bool) -> None:

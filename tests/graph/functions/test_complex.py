@@ -165,7 +165,7 @@ EQUATIONS = ["ij,jk->ik", "ij,kj->ik", "ij,ij->ij", "ij,ij->", "ij,kl->ijkl", "i
              "i...,j...->ij...", "ij,jk,kl->il", "ij,jk,kl", "ij,ij->j"]  # fmt: skip
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("equation", EQUATIONS)
 def test_einsum(equation: str, dtype: str) -> None:
@@ -195,7 +195,7 @@ TRANSFORMS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", TRANSFORMS)
 def test_transforms(case: str, dtype: str) -> None:
@@ -240,7 +240,7 @@ def test_bits_of_parts_are_kept() -> None:
             np.testing.assert_array_equal(found.view(np.uint32), wanted.view(np.uint32))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("semantics", ["jax", "numpy", "torch"])
 @pytest.mark.parametrize("other", ["float32", "float64", "int32", "complex128"])
 def test_promotion_is_that_of_the_rule_set(semantics: str, other: str) -> None:

@@ -24,6 +24,7 @@ def runs(g: jn.Graph) -> list[Callable[..., Any]]:
     return [lambda *given: jn.evaluate(g, *given), jn.compile(g, "cpu")]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", INDICES)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_reads(dtype: str, axis: int) -> None:

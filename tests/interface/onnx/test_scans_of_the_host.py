@@ -46,7 +46,7 @@ def test_sizes_from_data_stay_inside(length: int | str) -> None:
         agrees(made, *runs)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("back", [0, 1])
 @pytest.mark.parametrize("front", [0, 1])
 @pytest.mark.parametrize("axes", [(0, 0), (1, -1), (-1, 1)])
@@ -197,7 +197,7 @@ def same(made: Any, *runs: dict[str, Any], ops: tuple[str, ...], **options: Any)
                 np.testing.assert_allclose(value, want, 1e-5, 1e-5)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("directions", ["0, 0", "1, 0", "0, 1", "1, 1"])
 @pytest.mark.parametrize("has_lengths", [False, True])
 @pytest.mark.parametrize("size", ["symbolic", "large"])

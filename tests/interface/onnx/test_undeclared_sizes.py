@@ -182,6 +182,7 @@ LOOPS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("trips", [3, 5000])
 @pytest.mark.parametrize("name", LOOPS)
 def test_sizes_that_the_body_of_a_loop_needs(name: str, trips: int) -> None:

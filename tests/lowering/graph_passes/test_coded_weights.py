@@ -128,7 +128,7 @@ def test_weights_are_rounded_as_the_graph_rounds_them(dtype: str) -> None:
     np.testing.assert_array_equal(found.astype(F), jn.evaluate(alone).astype(F))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("columns", [48, 64, 100, 130])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_weights_in_16_bits_are_in_panels(dtype: str, columns: int) -> None:

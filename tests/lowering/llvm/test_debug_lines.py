@@ -76,7 +76,7 @@ def test_locations_of_a_text_reach_the_hosts_object(tmp_path: Path) -> None:
     assert sections(code) == sections(kernel(debug=False)._lowered(None).object_code())
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
 def test_instructions_of_the_corpus_are_the_same_with_lines(path: Path) -> None:
     plain, debug = (jn.kernel.from_ttir(path, debug=on) for on in (False, True))

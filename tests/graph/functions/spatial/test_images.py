@@ -48,6 +48,7 @@ def test_deform_conv(groups: int, offset_groups: int, masked: bool) -> None:
     agrees(graph, given, [last(expected)], rtol=1e-4, atol=1e-5, devices=["cpu"] if masked else ())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize("half", [True, False])
 def test_roi_align(mode: str, half: bool) -> None:

@@ -26,6 +26,7 @@ def codes(dtype: str, *shape: int) -> Any:
     return RNG.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("a", "b", "is_one"), [
     ("uint8", "uint8", True), ("uint8", "int8", True), ("int8", "int8", True), ("int8", "uint8", False),
 ])  # fmt: skip
@@ -131,7 +132,7 @@ def test_losses_of_the_graph() -> None:
 # -- Fourier transforms ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("opset", [19, 21])
 @pytest.mark.parametrize("length", [2, 8, 12, 100, 127, 256])
 def test_transforms_of_models(opset: int, length: int) -> None:
@@ -151,7 +152,7 @@ def test_lengths_that_are_stated() -> None:
         assert (found == ["DFT"]) == (not (inverse and onesided))  # of which onnxruntime makes something else
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("length", [8, 9, 256, 500])
 def test_transforms_of_the_graph_are_nodes_where_runtimes_are_as_exact(dtype: str, length: int) -> None:

@@ -85,6 +85,7 @@ def test_loops(inside: str, trips: str) -> None:
     imported(loops(6, INSIDE[inside], trips), "nobody" in inside)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("depth", [2, 3, 4])
 def test_loops_of_a_few_iterations_each(depth: int) -> None:
     x = np.array([0.5, -1, 2], np.float32)

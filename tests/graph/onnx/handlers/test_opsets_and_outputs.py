@@ -101,6 +101,7 @@ def test_the_first_concatenation_joins_along_axis_1() -> None:
         jn.from_onnx(model([node("Concat", "a b")], shapes, opset=4))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", [(2, 3), ("n", "m")])
 @pytest.mark.parametrize("opset", [7, 8, 9, 10, 11, 12, 13, 22])
 def test_masks_of_dropout(opset: int, shape: tuple[Any, ...]) -> None:

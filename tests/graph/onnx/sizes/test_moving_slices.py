@@ -40,6 +40,7 @@ def feeds(*lengths: int) -> list[dict[str, Any]]:
     return [{"x": rng.normal(size=(2, n)).astype(np.float32), "first": np.ones(2, np.float32)} for n in lengths]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", BOUNDS)
 def test_one_loop_serves_all_sizes(name: str) -> None:
     trips, bounds, given, _ = BOUNDS[name]

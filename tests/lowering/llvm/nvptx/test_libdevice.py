@@ -162,7 +162,7 @@ def test_the_host_does_not_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- how it is linked
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @NEEDS_FILE
 @pytest.mark.parametrize("symbol", ["__nv_lgammaf", "__nv_tgamma", "__nv_brev", "__nv_clzll", "__nv_half2float", "__nv_powi"])
 def test_scalars(symbol: str) -> None:

@@ -46,6 +46,7 @@ def patterns(bits: int, mantissa: int) -> Any:
     return np.concatenate([some, edges, edges | dtype.type(1) << dtype.type(bits - 1), np.arange(99).astype(dtype)])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("floats", "bits", "mantissa"), [("float16", 16, 10), ("float32", 32, 23), ("float64", 64, 52)])
 @pytest.mark.parametrize("kind", ["int", "uint"])
 def test_bits_are_computed_exactly(floats: str, bits: int, mantissa: int, kind: str) -> None:

@@ -44,7 +44,7 @@ def declared(mask: Any, named: str) -> str:
 KINDS = ["ends", "ends and begins", "packed", "keys", "queries"]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(("kind", "named", "batch"), pairs(KINDS, ["numbers", "names", "none"], [1, 2, 3]))
 def test_attention_by_one_matrix(kind: str, named: str, batch: int) -> None:
     mask = mask_of(kind, batch)
@@ -113,7 +113,7 @@ BACK = {
 """Masks with padding before the keys: ends and beginnings, or which keys count."""
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("filler", ["", ", mask_filter_value=-3.5"])
 @pytest.mark.parametrize("kind", list(BACK))
 def test_padding_before_the_keys_lets_no_query_see_later_keys(kind: str, filler: str) -> None:
@@ -127,7 +127,7 @@ def test_padding_before_the_keys_lets_no_query_see_later_keys(kind: str, filler:
     np.testing.assert_array_equal(compiled.run(later)["y"][:, :-1], compiled.run(feeds)["y"][:, :-1])
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("filler", ["", ", mask_filter_value=-3.5"])
 @pytest.mark.parametrize("kind", ["keys", "nothing", "queries"])
 @pytest.mark.parametrize("biased", [False, True])

@@ -44,6 +44,7 @@ def test_a_batch_to_turn_has_three_axes() -> None:
         jn.from_onnx(made)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("outputs", ["y, m", "y, , v", "y, m, v", "y, m, v, t", "y, , , t"])
 def test_normalised_sums_return_mean_and_deviation(outputs: str, bias: bool) -> None:

@@ -38,7 +38,7 @@ def _product(dtype: Any, sizes: tuple[int, int, int], made: str, symbolic: bool)
     return graph, [x] if "constant" in made else [x, w]
 
 
-@pytest.mark.one_in(32)
+@pytest.mark.one_in(64)
 @pytest.mark.parametrize("made", ["constant", "input", "wide constant", "wide input"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)

@@ -158,7 +158,7 @@ def largest(shape: Sequence[int], strides: Sequence[int]) -> int:
     return sum(max(extent - 1, 0) * stride for extent, stride in zip(shape, strides, strict=True)) + 1
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @both
 @pytest.mark.parametrize("kind", ["load", "pointer_load"])
 @pytest.mark.parametrize(("shape", "strides", "offsets", "block"), TAILS)
@@ -170,7 +170,7 @@ def test_loads_pad_outside(kind: str, shape: Any, strides: Any, offsets: Any, bl
     np.testing.assert_array_equal(out, read(source, shape, strides, offsets, block, "nan"))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @both
 @pytest.mark.parametrize("kind", ["store", "pointer_store"])
 @pytest.mark.parametrize(("shape", "strides", "offsets", "block"), [tail for tail in TAILS if 0 not in tail[1]])
@@ -182,6 +182,7 @@ def test_stores_drop_what_lies_outside(kind: str, shape: Any, strides: Any, offs
     np.testing.assert_array_equal(target, expected)
 
 
+@pytest.mark.one_in(3)
 @both
 @pytest.mark.parametrize("elem", DTYPES)
 def test_every_element_type_is_read_padded_and_written(elem: str, run: Runner) -> None:
@@ -262,6 +263,7 @@ def updates(elem: str) -> dict[str, Callable[[Any, Any], Any]]:
     }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @both
 @pytest.mark.parametrize("kind", ["add", "min", "max", "and", "or", "xor", "inc", "dec", "umin", "umax"])
 @pytest.mark.parametrize("elem", ["i32", "i64"])
