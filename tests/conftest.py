@@ -31,6 +31,7 @@ IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 UNIT = "JOINERY_TESTS_UNIT"
 STARTED = pytest.StashKey[float]()
 FREEZE_AFTER = 250  # tests
+YOUNG_OBJECTS = 20_000
 tests_since_freeze = 0
 
 
@@ -85,10 +86,12 @@ def pytest_collection_finish() -> None:
 
 
 def freeze() -> None:
-    """Takes what is there by now out of later collections: looking at modules and caches took a tenth of a run."""
+    """Takes what is there by now out of later collections: looking at modules and caches took a tenth of a run. They come when
+    there are more young objects than Python waits for, since most of what a test makes lives as long as the test."""
     global tests_since_freeze
     gc.collect()
     gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     tests_since_freeze = 0
 
 
@@ -109,6 +112,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     tests_since_freeze += 1
     if tests_since_freeze >= FREEZE_AFTER:
         freeze()
+    kept_code.begin_test()
     item.stash[STARTED] = durations.processor_seconds()
     return (yield)
 

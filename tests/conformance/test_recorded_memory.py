@@ -111,7 +111,7 @@ def test_on_other_simulated_gpus(name: str, target: str) -> None:
 def test_the_assembler_takes_it(target: str, tmp_path: Path, in_full: bool) -> None:
     """All of the corpus: fast, a part of it for each target."""
     refused = []
-    for name in share(CASES, ASSEMBLED.index(target), 2 * len(ASSEMBLED), in_full):
+    for name in share(CASES, ASSEMBLED.index(target), 4 * len(ASSEMBLED), in_full):
         file = tmp_path / f"{name}.ptx"
         file.write_text(read(name).ptx(target))
         command = [PTXAS, "-arch", target, "-v", "-o", str(tmp_path / "out.cubin"), str(file)]

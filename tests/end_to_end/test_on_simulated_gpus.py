@@ -265,7 +265,7 @@ def test_a_transformer_layer(target: str) -> None:
 
 @pytest.mark.parametrize("symbolic", [False, True])
 def test_random_graphs(agreement: Any, symbolic: bool) -> None:
-    @settings(max_examples=12, **random_graphs.SETTINGS)
+    @settings(max_examples=8, **random_graphs.SETTINGS)
     @given(data=st.data())
     def run(data: Any) -> None:
         check(agreement, *random_graphs.drawn(random_graphs.Source(data.draw), symbolic=symbolic))

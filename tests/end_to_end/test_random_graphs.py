@@ -58,7 +58,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@settings(max_examples=25, **SETTINGS)
+@settings(max_examples=12, **SETTINGS)
 @given(data=st.data())
 def test_static_shapes(agreement: Any, data: Any) -> None:
     check(agreement, *drawn(Source(data.draw), symbolic=False))

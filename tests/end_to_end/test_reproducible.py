@@ -119,6 +119,7 @@ FUNCTIONS = (
 )  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_functions(dtype: str) -> None:
     x = np.concatenate([SPECIAL, RNG.standard_normal(200), RNG.standard_normal(200) * 50]).astype(dtype)

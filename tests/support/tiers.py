@@ -7,6 +7,7 @@ therefore has every value, or every pair of values; the slow tier has the produc
 from __future__ import annotations
 
 import itertools
+import os
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -23,6 +24,12 @@ def share(cases: Sequence[Any], number: int, of: int, in_full: bool = False) -> 
     """Returns every `of`-th case from case `number` on, so that tests with successive numbers cover all of
     them; all when `in_full`."""
     return cases if in_full else cases[number % of :: of]
+
+
+def examples(number: int) -> int:
+    """Returns how many cases a random test tries: half of the number where each run has the same ones, and all of it in the
+    nightly profile."""
+    return number if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else -(-number // 2)
 
 
 def each(*axes: Sequence[Any], times: int = 1) -> list[Any]:

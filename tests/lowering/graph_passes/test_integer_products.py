@@ -196,6 +196,7 @@ def test_convolutions_of_codes_have_the_bits_of_the_evaluator(seed: int, in_full
     _agrees(graph, x)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", CODES)
 def test_products_in_int32_with_a_zero_point_known_at_run_time(dtype: str) -> None:
     graph = jn.Graph("g", [jn.TensorType(dtype, ("n", 9, 9, 5), "x"), jn.TensorType(dtype, (1,), "z")])

@@ -169,6 +169,7 @@ def test_transforms_of_the_graph_are_nodes_where_runtimes_are_as_exact(dtype: st
         assert (agrees(halves, [pairs[..., 0]], tolerance) == ["Unsqueeze", "DFT"]) == (is_power or dtype == "float64")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_transforms_of_frames(dtype: str) -> None:
     cases = itertools.product((7, 8), (False, True), ((2, 20), (2, 20, 1), (2, 20, 2)), (0, 1), (20, "m"))

@@ -199,6 +199,7 @@ def several(lanes: int) -> Any:
     return kernel([(shape, "f64"), (shape, "f32")], [(shape, SIGNATURES[s].result) for s in SEVERAL], "\n    ".join(lines))
 
 
+@pytest.mark.one_in(2)
 @NEEDS_FILE
 @pytest.mark.parametrize("lanes", [128, 4096])
 def test_several_functions(lanes: int) -> None:

@@ -27,7 +27,7 @@ def simulated(checked: Checked, target: str) -> None:
     )
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(SEEDS, st.integers(0, 2**30), st.sampled_from(["sm_80", "sm_90a"]))
 def test_random_programs(seeds: list[int], memory: int, target: str) -> None:
     simulated(Checked(program(seeds), memory), target)

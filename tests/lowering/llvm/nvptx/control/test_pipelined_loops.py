@@ -58,6 +58,7 @@ def of_type(elem: str, precision: str = "") -> str:
     return text.replace(f" : {end}", f"{precision and f', inputPrecision = {precision}'} : {end}")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("elem", "precision", "copies", "warps"),
     [("f32", "tf32", 32, 4), pytest.param("f32", "tf32x3", 16, 8, marks=pytest.mark.slow), ("i8", "", 4, 4)],
@@ -99,6 +100,7 @@ def test_turns_looked_at_ahead_do_not_wrap_around(step: int) -> None:
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [(144, 160, 80), (16, 48, 16)])
 def test_masked_tiles(shape: tuple[int, int, int]) -> None:
     a, b, c = matrices(*shape)
@@ -107,6 +109,7 @@ def test_masked_tiles(shape: tuple[int, int, int]) -> None:
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("warps", [1, 8])
 def test_other_numbers_of_warps(warps: int) -> None:
     a, b, c = matrices(TILE, TILE, 128)

@@ -29,7 +29,7 @@ BLOCKS = [(64, 64, 16, 4), (32, 64, 8, 1), (16, 16, 32, 2), (128, 32, 64, 8), (8
 """m, n, depth and warps."""
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("block", "transposed"), each(BLOCKS, ARRANGEMENTS))
 def test_operands_however_they_lie(block: tuple[int, int, int, int], transposed: tuple[bool, bool]) -> None:
     (m, n, depth, warps), (a_transposed, b_transposed) = block, transposed

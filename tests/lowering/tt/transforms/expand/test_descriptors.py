@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from .....support.tiers import examples
+
 Runner = Callable[..., None]
 DTYPES = {
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f8E5M2": ml_dtypes.float8_e5m2,
@@ -377,7 +379,7 @@ def accesses(draw: st.DrawFn) -> tuple[str, tuple[int, ...], tuple[int, ...], tu
     return kind, shape, tuple(strides), offsets, block, starts, draw(st.sampled_from(["f32", "i32"])), "zero"
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(accesses())
 def test_the_host_does_what_the_interpreter_and_numpy_do(case: Any) -> None:
     kind, shape, strides, offsets, block, starts, elem, padding = case
