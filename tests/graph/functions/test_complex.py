@@ -126,7 +126,7 @@ def every_pair(one: Any, other: Any) -> list[Any]:
     return [each.reshape(-1) for each in np.meshgrid(one, other, indexing="ij")]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", SPECIAL)
 def test_infinities_zeros_and_what_is_out_of_range(case: str, dtype: str) -> None:

@@ -125,7 +125,7 @@ def left_out(signature: Signature, columns: list[np.ndarray], found: np.ndarray,
     return np.zeros(x.shape, np.bool_)
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("signatures", every_fourth_group())
 def test_all_functions(signatures: list[Signature]) -> None:
     check(signatures, columns_of(signatures, 1), "sm_80")

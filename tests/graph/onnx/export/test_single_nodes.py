@@ -268,7 +268,7 @@ def resized(kind: str, factor: float, **attributes: Any) -> Any:
     return jn.from_onnx(helper.make_model(made, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("kind", "factor"), [("scales", 2), ("scales", 1.5), ("multiples", 2), ("fixed", 1)])
 def test_images_of_symbolic_sizes_that_are_resized(kind: str, factor: float) -> None:
     ways: list[dict[str, Any]] = [
