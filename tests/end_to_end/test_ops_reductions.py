@@ -145,34 +145,35 @@ def test_long_reductions(agreement: Any, shape: tuple[int, ...], in_full: bool) 
         agreement.bounded(graph, values, model=agreement.compile(graph, threads=2))
 
 
-def test_padding_never_wins(agreement: Any) -> None:
+@both_tiers
+def test_padding_never_wins(agreement: Any, in_full: bool) -> None:
     """Blocks are padded to powers of two; what fills them must not reach a result."""
-    for dtype, value in (("float32", -3.0), ("int8", -3), ("float16", -2.0), ("int64", -(2**40))):
-        for shape in ((33,), (5, 33), (33, 5), (3, 5, 7)):
-            for symbolic in (False, True):
-                graph = inputs(shape, dtype, symbolic=symbolic)
-                (x,) = graph.inputs
-                middle = len(shape) // 2
-                outputs = [
-                    jn.max(x),
-                    jn.max(x, axis=0),
-                    jn.max(x, axis=middle),
-                    jn.min(-x),
-                    jn.prod(x * 0 + 1),
-                    jn.argmax(x, 0),
-                ]
-                outputs += [
-                    jn.max(x, axis=(0, len(shape) - 1)) if len(shape) > 2 else jn.max(x),
-                    jn.all(x < 0),
-                    jn.any(x > 0),
-                ]
-                graph.output(*outputs, names=[f"y{i}" for i in range(len(outputs))])
-                results = agreement.run(
-                    agreement.compile(graph), np.full(shape, value, jn.DType(dtype).numpy)
-                )
-                expected = [value, value, value, -value, 1, 0, value, True, False]
-                for result, number in zip(results, expected, strict=True):
-                    np.testing.assert_array_equal(result, np.full(result.shape, number).astype(result.dtype))
+    values = (("float32", -3.0), ("int8", -3), ("float16", -2.0), ("int64", -(2**40)))
+    shapes = ((33,), (5, 33), (33, 5), (3, 5, 7))
+    for (dtype, value), shape, symbolic in share(list(itertools.product(values, shapes, (False, True))), 1, 3, in_full):
+        graph = inputs(shape, dtype, symbolic=symbolic)
+        (x,) = graph.inputs
+        middle = len(shape) // 2
+        outputs = [
+            jn.max(x),
+            jn.max(x, axis=0),
+            jn.max(x, axis=middle),
+            jn.min(-x),
+            jn.prod(x * 0 + 1),
+            jn.argmax(x, 0),
+        ]
+        outputs += [
+            jn.max(x, axis=(0, len(shape) - 1)) if len(shape) > 2 else jn.max(x),
+            jn.all(x < 0),
+            jn.any(x > 0),
+        ]
+        graph.output(*outputs, names=[f"y{i}" for i in range(len(outputs))])
+        results = agreement.run(
+            agreement.compile(graph), np.full(shape, value, jn.DType(dtype).numpy)
+        )
+        expected = [value, value, value, -value, 1, 0, value, True, False]
+        for result, number in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(result, np.full(result.shape, number).astype(result.dtype))
 
 
 def test_ties_and_nans_of_positions(agreement: Any) -> None:
