@@ -20,6 +20,8 @@ from ..lowering.llvm.host.control.sites import CANCELLED
 _SIGINT = int(signal.SIGINT)
 _HANDLED = tuple([int(getattr(signal, name)) for name in ("SIGALRM", "SIGTERM") if hasattr(signal, name)])
 """Signals whose handlers in Python end what takes too long."""
+_LONGEST_WAIT = 0.05
+"""The seconds after which the main thread looks for signals: one that another thread received interrupts no waiting."""
 
 
 class Watcher:
@@ -118,23 +120,32 @@ def launch_aside(launch: Callable[[], None], status: int) -> None:
 
     status: the address of the launch's status words.
     """
-    ended = threading.Lock()
+    begun, ended = threading.Lock(), threading.Lock()
     ended.acquire()
 
     def run() -> None:
-        try:
-            launch()
-        finally:
-            ended.release()
+        if begun.acquire(blocking=False):
+            try:
+                launch()
+            finally:
+                ended.release()
 
-    threading.Thread(target=run, name="joinery-launch", daemon=True).start()
+    thread = threading.Thread(target=run, name="joinery-launch", daemon=True)
     raised: BaseException | None = None
+    is_asked = False
     while True:
         try:
-            ended.acquire()
+            if raised is not None:
+                ctypes.c_int64.from_address(status).value = CANCELLED
+                if begun.acquire(blocking=False):
+                    break  # a handler raised while the thread was started: it has not launched, and will not
+            if not is_asked:
+                is_asked = True
+                thread.start()
+            while not ended.acquire(timeout=_LONGEST_WAIT):
+                pass  # handlers of signals that other threads received have run
             break
         except BaseException as error:
-            ctypes.c_int64.from_address(status).value = CANCELLED
             raised = raised or error  # memory stays in use until the launch has ended
     if raised is not None:
         raise raised

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import tempfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from joinery.runtime.storage import cache
 
 from .support import durations, kept_code, on_cuda
+from .support.tiers import one_in
 
 SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 settings.register_profile("ci", derandomize=True, database=None, deadline=None, suppress_health_check=SUPPRESSED)
@@ -31,6 +31,7 @@ IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 UNIT = "JOINERY_TESTS_UNIT"
 STARTED = pytest.StashKey[float]()
 FREEZE_AFTER = 250  # tests
+YOUNG_OBJECTS = 20_000
 tests_since_freeze = 0
 
 
@@ -67,18 +68,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks as slow what `one_in` leaves out of the fast tier: by a checksum of the parameters, the same in every run. One at
-    least of those that nothing else makes slow stays."""
-    of_function: dict[str, list[tuple[int, pytest.Item]]] = {}
+    """Marks as slow what `one_in` leaves out of the fast tier, of what nothing else makes slow."""
+    of_function: dict[str, list[pytest.Item]] = {}
     for item in items:
-        mark = item.get_closest_marker("one_in")
-        if mark is not None and item.get_closest_marker("slow") is None:
-            chance = zlib.crc32(item.name.encode()) % mark.args[0]
-            of_function.setdefault(item.nodeid.partition("[")[0], []).append((chance, item))
+        if item.get_closest_marker("one_in") is not None and item.get_closest_marker("slow") is None:
+            of_function.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for found in of_function.values():
-        least = min(chance for chance, _ in found)
-        for chance, item in found:
-            if chance > least:
+        (n,) = found[0].get_closest_marker("one_in").args
+        fast = one_in([item.name for item in found], n)
+        for number, item in enumerate(found):
+            if number not in fast:
                 item.add_marker(pytest.mark.slow)
 
 
@@ -87,10 +86,12 @@ def pytest_collection_finish() -> None:
 
 
 def freeze() -> None:
-    """Takes what is there by now out of later collections: looking at modules and caches took a tenth of a run."""
+    """Takes what is there by now out of later collections: looking at modules and caches took a tenth of a run. They come when
+    there are more young objects than Python waits for, since most of what a test makes lives as long as the test."""
     global tests_since_freeze
     gc.collect()
     gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     tests_since_freeze = 0
 
 
@@ -111,6 +112,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     tests_since_freeze += 1
     if tests_since_freeze >= FREEZE_AFTER:
         freeze()
+    kept_code.begin_test()
     item.stash[STARTED] = durations.processor_seconds()
     return (yield)
 

@@ -43,6 +43,7 @@ def measured(children: ModuleType, name: str, without: tuple[str, ...] = ()) -> 
     return lines[-1]["measurement"], [line["at"] for line in lines[:-1]]
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("capability", "name"), [*((90, name) for name in CASES), (80, "matmul-4096"), (80, "attention-causal")]
 )

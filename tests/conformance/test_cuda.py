@@ -34,6 +34,7 @@ def representatives(names: list[str]) -> list[Any]:
 DESCRIBED = [name for name in WITH_DATA if any(each["kind"] == "tensordesc" for each in Case(name).facts["args"])]
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("name", representatives(WITH_DATA))
 def test_on_a_cuda_device(name: str) -> None:
     on_a_device(name, FakeDriver(memory=1 << 23))

@@ -48,18 +48,20 @@ def test_every_text_has_a_case() -> None:
     assert {path.stem for path in ROOT.glob("*.ttir")} == set(CASES)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", CASES)
 def test_interpreted(name: str) -> None:
     check(name, lambda kernel, grid, arguments: kernel.interpret(grid, *arguments))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", CASES)
 def test_on_the_host(name: str) -> None:
     for threads in (1, 2):
         check(name, lambda kernel, grid, arguments: kernel.launch(grid, *arguments, threads=threads))  # noqa: B023
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", CASES)
 def test_the_sanitizer_finds_nothing(name: str) -> None:
     def run(kernel: jn.kernel.Kernel, grid: Any, arguments: list[Any]) -> None:
@@ -69,13 +71,14 @@ def test_the_sanitizer_finds_nothing(name: str) -> None:
     check(name, run)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CASES)
 def test_text_survives_printing_and_reading(name: str) -> None:
     kernel = jn.kernel.from_ttir((ROOT / f"{name}.ttir").read_text())
     assert jn.kernel.from_ttir(kernel.ttir).ttir == kernel.ttir
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize(("name", "target"), each(sorted(CASES), ["sm_80", "sm_90a"]))
 def test_on_a_simulated_gpu(name: str, target: str) -> None:
     options = {"device": "ptxsim", "target": target, "sanitize": True}

@@ -24,6 +24,7 @@ def results(backend: type[Joinery], parts: int) -> dict[tuple[str, str], Outcome
     return {(case.group, case.name): outcome(case, backend) for case in chosen}
 
 
+@pytest.mark.slow
 def test_a_sample_passes_as_recorded_with_the_evaluator() -> None:
     found = results(Evaluated, SAMPLE)
     assert report.changes(report.kept(), found) == [], "make conformance writes the record"

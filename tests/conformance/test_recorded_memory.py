@@ -25,11 +25,13 @@ def test_the_corpus_is_whole() -> None:
     assert len(CASES) == 149
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CASES)
 def test_interpreted(name: str) -> None:
     run(name, lambda kernel, grid, arguments: kernel.interpret(grid, *arguments))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_the_sanitizer_finds_nothing_and_computes_the_same(name: str) -> None:
     def launch(kernel: Any, grid: Any, arguments: Any) -> None:
@@ -39,6 +41,7 @@ def test_the_sanitizer_finds_nothing_and_computes_the_same(name: str) -> None:
     run(name, launch)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_on_the_host(name: str) -> None:
     """By one kernel, on one thread and on two."""
@@ -52,6 +55,7 @@ def test_on_the_host(name: str) -> None:
         run(name, partial(launch, threads))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_text_survives_printing_and_reading(name: str) -> None:
     text, entry = read(name).ttir, Case(name).facts["entry"]
@@ -78,7 +82,7 @@ def on_one_or_both() -> list[Any]:
     return found
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize(("name", "target"), on_one_or_both())
 def test_on_a_simulated_gpu(name: str, target: str) -> None:
     on_a_simulated_gpu(name, target)
@@ -107,7 +111,7 @@ def test_on_other_simulated_gpus(name: str, target: str) -> None:
 def test_the_assembler_takes_it(target: str, tmp_path: Path, in_full: bool) -> None:
     """All of the corpus: fast, a part of it for each target."""
     refused = []
-    for name in share(CASES, ASSEMBLED.index(target), 2 * len(ASSEMBLED), in_full):
+    for name in share(CASES, ASSEMBLED.index(target), 4 * len(ASSEMBLED), in_full):
         file = tmp_path / f"{name}.ptx"
         file.write_text(read(name).ptx(target))
         command = [PTXAS, "-arch", target, "-v", "-o", str(tmp_path / "out.cubin"), str(file)]

@@ -45,17 +45,20 @@ def test_every_text_has_a_case() -> None:
     assert {path.stem for path in ROOT.glob("*.tc")} == {case.file for case in CASES.values()}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_interpreted(name: str) -> None:
     check(name, lambda grid, arguments: kernel_of(name).interpret(grid, *arguments))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CASES)
 def test_on_the_host(name: str) -> None:
     for threads in (1, 2):
         check(name, lambda grid, arguments: kernel_of(name).launch(grid, *arguments, threads=threads))  # noqa: B023
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("name", "threads"), each(list(CASES), (1, 2)))
 def test_the_programs_run_in_any_order(name: str, threads: int) -> None:
     kernel = kernel_of(name, is_reversed=True)
@@ -64,6 +67,7 @@ def test_the_programs_run_in_any_order(name: str, threads: int) -> None:
         check(name, lambda grid, arguments: kernel.launch(grid, *arguments, threads=threads))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", halved(list(CASES)))
 def test_the_sanitizer_finds_nothing(name: str) -> None:
     def run(grid: Any, arguments: list[Any]) -> None:
@@ -82,6 +86,7 @@ def _simulated() -> list[Any]:
     return cases
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "target"), _simulated())
 def test_simulated(name: str, target: str) -> None:
     check(name, lambda grid, arguments: kernel_of(name).launch(grid, *arguments, device="ptxsim", target=target))

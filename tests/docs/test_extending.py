@@ -46,6 +46,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     return Copy.made_in(tmp_path_factory.mktemp("extended"))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("title", halved(EXAMPLES))
 def test_an_example_works_in_a_copy_of_the_package(title: str, copy: Copy) -> None:
     example = EXAMPLES[title]

@@ -133,6 +133,7 @@ def bits(arrays: tuple[Array, ...]) -> list[tuple[str, tuple[int, ...], bytes]]:
     return [(str(array.dtype), array.shape, array.tobytes()) for array in arrays]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "name",
     ["bool", "int4", "int64", "uint8", "index", "float16", "bfloat16", "tensor_float32", "float64", "float8_e4m3fn",

@@ -113,6 +113,7 @@ print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 """
 
 
+@pytest.mark.slow
 def test_ten_processes_share_a_directory(directory: Path, graphs: dict[str, Any]) -> None:
     done = run(TEN, directory)
     assert done.returncode == 0, done.stderr

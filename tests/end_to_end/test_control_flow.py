@@ -58,6 +58,7 @@ def agree(g: jn.Graph, given: list[Any], expected: list[Any], threads: int = 1) 
 # -- the functions -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("count", [0, 1, 2, 5])
 def test_while_loop_with_a_captured_weight(count: int) -> None:
     g = graph((F32, ("n", 4)), (I64, ()))
@@ -244,6 +245,7 @@ def test_empty_axes(n: int) -> None:
 DTYPES = ["bool", "int8", "uint16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dtypes_are_carried_and_stacked(dtype: str) -> None:
     """Rows of 3 elements lie at addresses that are multiples of their size and of nothing more."""
@@ -274,6 +276,7 @@ def test_bodies_that_use_threads_and_packed_weights(threads: int) -> None:
     assert len(model.kernels) == 2
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("columns", "source", "rows"), pairs([8, 33, 64, 128], ["computed", "input", "weight"], ["b", 3]))
 def test_products_with_a_captured_matrix(source: str, columns: int, rows: int | str) -> None:
     """Only what is stored in panels is read in panels."""
@@ -390,6 +393,7 @@ def run_program(seed: int) -> None:
         np.testing.assert_allclose(other, wanted, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs(seed: int) -> None:
     run_program(seed)

@@ -56,7 +56,7 @@ def numbers(shape: Any, seed: int) -> Array:
     return np.random.default_rng(seed).integers(-2, 3, shape).astype(np.float32)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("device", ["cpu", pytest.param("sm_80", marks=pytest.mark.slow), "sm_90a"])
 @pytest.mark.parametrize("name", CASES)
 def test_convolutions(name: str, device: str) -> None:
@@ -70,6 +70,7 @@ def test_convolutions(name: str, device: str) -> None:
     np.testing.assert_array_equal(jn.evaluate(graph, x), expected)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("device", ["cpu", "sm_90a"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "int32"])
 def test_dtypes(dtype: str, device: str) -> None:

@@ -39,7 +39,7 @@ def composites(x: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_composites_overflow_and_underflow_alike(dtype: str, device: str) -> None:
@@ -81,6 +81,7 @@ def by_sign(x: Any, y: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
 def test_signs_of_zeros(dtype: str, device: str) -> None:
@@ -146,6 +147,7 @@ def sums(x: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("where", "numerics"),
     each([("cpu", None), ("ptxsim", "sm_80"), ("ptxsim", "sm_90a")], ["strict", "fast", "reproducible"]),

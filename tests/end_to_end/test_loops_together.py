@@ -68,7 +68,7 @@ def check(model: jn.Model, given: list[Any], wanted: list[Any], times: int = 5) 
             np.testing.assert_allclose(found, want, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize(("length", "batch", "hidden"), [("t", 8, 128), ("t", 3, 5), (40, 1, 64), (1, 2, 2), (0, 2, 3)])
 def test_both_directions(threads: int, length: Any, batch: int, hidden: int) -> None:
@@ -87,6 +87,7 @@ def test_both_directions(threads: int, length: Any, batch: int, hidden: int) -> 
         check(model, [x, h], [np.concatenate([a[1], b[1]], 2), a[0], b[0], b[1]])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("threads", THREADS)
 def test_layers_on_top_of_each_other_and_loops_with_memory_of_their_own(threads: int) -> None:
     """The second layer reads what both loops of the first wrote, and each iteration has temporaries."""

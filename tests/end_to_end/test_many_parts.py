@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("count", [2, 63, 64, 65, 97, 300])
 @pytest.mark.parametrize("is_read", [False, True])
 @pytest.mark.parametrize("part", ["inputs", "maps"])

@@ -63,6 +63,7 @@ def test_layer_norm_and_gelu(device: tuple[str, str | None]) -> None:
     np.testing.assert_allclose(run(graph(build, x.shape), device, x), exact, rtol=1e-4, atol=3e-6)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("device", DEVICES)
 def test_attention(device: tuple[str, str | None]) -> None:
     q, k, v = (RNG.standard_normal((2, 64, 32)).astype(np.float32) for _ in range(3))
@@ -166,6 +167,7 @@ tt.func @f(%p: !tt.ptr<f32>) {{
         np.testing.assert_array_equal(z, x * x - x)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("numerics", ["strict", "fast"])
 @pytest.mark.parametrize("trusted", [True, False])
 def test_saved_models_keep_it(numerics: str, trusted: bool, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def applied(operands: tuple[jn.Symbol, ...]) -> list[jn.Symbol]:
     return found
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @both_tiers
 def test_elementwise_ops_on_values_that_hurt(agreement: Any, dtype: str, in_full: bool) -> None:
@@ -84,6 +84,7 @@ def once(model: jn.Model) -> Any:
     return Once()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("source", ["bool", "int8", "uint64", "float16", "bfloat16", "float32", "float64"])
 def test_casts(agreement: Any, source: str) -> None:
     kind = jn.DType(source)
@@ -93,7 +94,7 @@ def test_casts(agreement: Any, source: str) -> None:
     agreement.bounded(graph, values, model=once(on_gpu(graph)))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("shape", "axis"), [((37,), 0), ((5, 1000), 1), ((3, 5000), 1), ((300, 40), 0), ((7, 9, 11), (0, 2)), ((0, 3), 0)]
 )
@@ -120,7 +121,7 @@ def test_rows_longer_than_a_block_and_of_unknown_length(agreement: Any) -> None:
         agreement.bounded(graph, values, agreement.random(jn.float32, (2, 20000), tame=True), model=model)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("dtype", "target"),
     each(["float16", "bfloat16", "float32", "float64", "int8", "tensor_float32", "int64"], ["sm_80", "sm_90a"]),
@@ -136,6 +137,7 @@ def test_products(agreement: Any, dtype: str, target: str) -> None:
         agreement.bounded(graph, *arrays, model=model)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["sm_90a", "sm_120a"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_operands_that_fit_are_copied_by_tma(agreement: Any, dtype: str, target: str) -> None:
@@ -186,6 +188,7 @@ def test_a_product_over_nothing_through_tensor_maps(agreement: Any) -> None:
         agreement.bounded(graph, *arrays, model=once(model))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_attention_is_one_kernel(agreement: Any, dtype: str, target: str) -> None:
@@ -262,7 +265,7 @@ def test_a_transformer_layer(target: str) -> None:
 
 @pytest.mark.parametrize("symbolic", [False, True])
 def test_random_graphs(agreement: Any, symbolic: bool) -> None:
-    @settings(max_examples=12, **random_graphs.SETTINGS)
+    @settings(max_examples=8, **random_graphs.SETTINGS)
     @given(data=st.data())
     def run(data: Any) -> None:
         check(agreement, *random_graphs.drawn(random_graphs.Source(data.draw), symbolic=symbolic))

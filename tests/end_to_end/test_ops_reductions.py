@@ -63,7 +63,7 @@ def values_for(agreement: Any, dtype: str, shape: tuple[int, ...], special: bool
     return values
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("dtype", "symbolic"), each(ALL, [False, True]))
 @both_tiers
 def test_reductions(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
@@ -77,7 +77,7 @@ def test_reductions(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -
             agreement.bounded(graph, values_for(agreement, dtype, shape, special), model=model)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("dtype", [*INTEGERS, "bool"])
 def test_sums_of_narrow_integers_are_wide(agreement: Any, dtype: str) -> None:
     graph = inputs((7, 1000), dtype, symbolic=False)
@@ -102,7 +102,7 @@ def test_sums_of_narrow_integers_are_wide(agreement: Any, dtype: str) -> None:
     )
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("dtype", SCANNED)
 @both_tiers
@@ -121,7 +121,7 @@ def test_running_sums(agreement: Any, dtype: str, symbolic: bool, in_full: bool)
 LONG = [(20000,), (3, 17000), (17000, 3), (70000,), (2, 5, 9000), (40, 2049), (1, 65537)]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("shape", LONG)
 @both_tiers
 def test_long_reductions(agreement: Any, shape: tuple[int, ...], in_full: bool) -> None:
@@ -145,34 +145,35 @@ def test_long_reductions(agreement: Any, shape: tuple[int, ...], in_full: bool) 
         agreement.bounded(graph, values, model=agreement.compile(graph, threads=2))
 
 
-def test_padding_never_wins(agreement: Any) -> None:
+@both_tiers
+def test_padding_never_wins(agreement: Any, in_full: bool) -> None:
     """Blocks are padded to powers of two; what fills them must not reach a result."""
-    for dtype, value in (("float32", -3.0), ("int8", -3), ("float16", -2.0), ("int64", -(2**40))):
-        for shape in ((33,), (5, 33), (33, 5), (3, 5, 7)):
-            for symbolic in (False, True):
-                graph = inputs(shape, dtype, symbolic=symbolic)
-                (x,) = graph.inputs
-                middle = len(shape) // 2
-                outputs = [
-                    jn.max(x),
-                    jn.max(x, axis=0),
-                    jn.max(x, axis=middle),
-                    jn.min(-x),
-                    jn.prod(x * 0 + 1),
-                    jn.argmax(x, 0),
-                ]
-                outputs += [
-                    jn.max(x, axis=(0, len(shape) - 1)) if len(shape) > 2 else jn.max(x),
-                    jn.all(x < 0),
-                    jn.any(x > 0),
-                ]
-                graph.output(*outputs, names=[f"y{i}" for i in range(len(outputs))])
-                results = agreement.run(
-                    agreement.compile(graph), np.full(shape, value, jn.DType(dtype).numpy)
-                )
-                expected = [value, value, value, -value, 1, 0, value, True, False]
-                for result, number in zip(results, expected, strict=True):
-                    np.testing.assert_array_equal(result, np.full(result.shape, number).astype(result.dtype))
+    values = (("float32", -3.0), ("int8", -3), ("float16", -2.0), ("int64", -(2**40)))
+    shapes = ((33,), (5, 33), (33, 5), (3, 5, 7))
+    for (dtype, value), shape, symbolic in share(list(itertools.product(values, shapes, (False, True))), 1, 3, in_full):
+        graph = inputs(shape, dtype, symbolic=symbolic)
+        (x,) = graph.inputs
+        middle = len(shape) // 2
+        outputs = [
+            jn.max(x),
+            jn.max(x, axis=0),
+            jn.max(x, axis=middle),
+            jn.min(-x),
+            jn.prod(x * 0 + 1),
+            jn.argmax(x, 0),
+        ]
+        outputs += [
+            jn.max(x, axis=(0, len(shape) - 1)) if len(shape) > 2 else jn.max(x),
+            jn.all(x < 0),
+            jn.any(x > 0),
+        ]
+        graph.output(*outputs, names=[f"y{i}" for i in range(len(outputs))])
+        results = agreement.run(
+            agreement.compile(graph), np.full(shape, value, jn.DType(dtype).numpy)
+        )
+        expected = [value, value, value, -value, 1, 0, value, True, False]
+        for result, number in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(result, np.full(result.shape, number).astype(result.dtype))
 
 
 def test_ties_and_nans_of_positions(agreement: Any) -> None:
@@ -259,6 +260,7 @@ def test_every_composite_is_here() -> None:
     assert {row.name for row in OPS.values() if row.kind == "composite" and row.promote.name != "POSITION"} - elsewhere <= used
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("dtype", "symbolic"), each(FLOATS, [False, True]))
 @both_tiers
 def test_composites(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
@@ -279,6 +281,7 @@ def test_composites(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -
             agreement.bounded(graph, values, scale, bias, model=model)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["int8", "int64", "bool", "uint16"])
 def test_composites_of_integers(agreement: Any, dtype: str) -> None:
     graph = inputs((5, 33), dtype, symbolic=False)
@@ -312,6 +315,7 @@ def test_softmax_of_infinities(agreement: Any) -> None:
         np.testing.assert_allclose(total, [-np.inf, np.inf, np.log(2), nan, 1e38], rtol=1e-6)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [(3, 20000), (2, 2049), (5, 4096)])
 def test_composites_of_long_rows(agreement: Any, shape: tuple[int, ...]) -> None:
     for dtype, symbolic in (("float32", False), ("float32", True), ("bfloat16", False)):

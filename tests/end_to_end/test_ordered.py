@@ -254,6 +254,7 @@ def scattered(x: Any, updates: Any, indices: Any, axis: int, reduction: str) -> 
     return result
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("reduction", ["none", "add", "mul", "min", "max"])
 @pytest.mark.parametrize(
     "dtype", ["bool", "float32", *slow("int8", "uint64", "float16", "bfloat16", "float64")]
@@ -396,6 +397,7 @@ def test_running_products_and_extremes(device: str) -> None:
             np.testing.assert_array_equal(got, right)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "int64"])
 def test_running_extremes_of_integers(dtype: str) -> None:
     x = hard(dtype, (4, 130), 3)
@@ -420,7 +422,7 @@ def test_running_integers_of_every_length(dtype: str) -> None:
         np.testing.assert_array_equal(smallest, np.minimum.accumulate(x, -1))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize(("shape", "k", "dtype"), [
     ((3, 2048), 1, jn.float32), ((2, 5000), 7, jn.float32), ((2, 50_001), 10, jn.float32), ((1, 32_000), 1000, jn.float32),
     ((4, 3000), 64, jn.float16), ((2, 4097), 40, jn.int8), ((2, 9000), 12, jn.bool), ((1, 200_000), 100, jn.int32),

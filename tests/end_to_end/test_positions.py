@@ -63,6 +63,7 @@ def _check(call: Callable[..., Any], size: int) -> None:
             raise AssertionError(name) from error
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("size", SIZES)
 def test_known_sizes(size: int) -> None:
     graph = _graph(size)

@@ -37,6 +37,7 @@ def running_product(rows: Any, begin: Any, reverse: bool = False) -> list[Any]:
     return [state, np.stack(found) if rows.size else np.zeros((0, *begin.shape), np.float32)]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("device", ["cpu", "ptxsim"])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dtype", [I32, I64])

@@ -134,6 +134,7 @@ def test_files_of_one_name_are_told_apart() -> None:
     assert found == {'"first/layer.py":2:0', '"second/layer.py":2:0'}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("file", ["<stdin>", 'dir/a "quoted" name.py', "/mod\u00e8le \u2603.py", "back\\slash.py", "tab\t.py"])
 def test_any_file_name_goes_through(file: str, tmp_path: Path) -> None:
     model = jn.compile(built(file=file), device="cpu", cache=False, debug=True)
@@ -149,6 +150,7 @@ def test_any_file_name_goes_through(file: str, tmp_path: Path) -> None:
 # --- code
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("debug", [False, True])
 @pytest.mark.parametrize("device", ["cpu", "ptxsim"])
 def test_the_text_of_one_kernel_is_a_module_with_its_lines(device: str, debug: bool) -> None:

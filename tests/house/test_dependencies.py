@@ -6,10 +6,12 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import joinery
+
+from ..support.syntax import nodes_of
 
 ROOT = Path(joinery.__file__).parent
 LAYERS = ("promotion", "graph", "lowering", "runtime", "interface")
@@ -27,22 +29,28 @@ def required() -> set[str]:
     return {IMPORTED_AS.get(name.group(), name.group()) for name in names if name is not None}
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
+def imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Top-level names of the absolute imports of a module, those by `importlib.import_module("…")` too."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
             yield node.module.partition(".")[0]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "import_module"):
+        elif isinstance(node, ast.Call) and called(node) in ("importlib.import_module", "import_module"):
             first = node.args[0]
             if isinstance(first, ast.Constant) and not str(first.value).startswith("."):
                 yield str(first.value).partition(".")[0]
 
 
+def called(node: ast.Call) -> str:
+    """What is called, if it may be the function that imports by name."""
+    last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return ast.unparse(node.func) if last == "import_module" else ""
+
+
 def foreign(files: list[Path]) -> set[str]:
     """Names that the files import and that come neither with Python nor with the package."""
-    found = {name for file in files for name in imported(ast.parse(file.read_text(encoding="utf-8")))}
+    found = {name for file in files for name in imported(nodes_of(file))}
     return found - set(sys.stdlib_module_names) - {"joinery"}
 
 

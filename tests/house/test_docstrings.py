@@ -9,6 +9,8 @@ from pathlib import Path
 import joinery as jn
 from joinery.graph.functions.names.exports import EXPORTS
 
+from ..support.syntax import nodes_of
+
 ROOT = Path(jn.__file__).parent
 LAYERS = ("promotion", "graph", "lowering", "runtime", "interface")
 PREPOSITIONS = frozenset(["Of", "By", "As", "In", "With", "To", "From", "On", "At", "Beside", "Behind", "Below", "Above"])
@@ -18,7 +20,7 @@ def docstrings() -> list[tuple[str, str]]:
     """(place, docstring) of everything in the package that has one."""
     found = []
     for file in (path for layer in LAYERS for path in (ROOT / layer).rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in nodes_of(file):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 text = ast.get_docstring(node)
                 if text:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import re
 import subprocess
 from collections import Counter, deque
@@ -14,6 +13,8 @@ from typing import NamedTuple
 import pytest
 from joinery.graph.functions.names.exports import EXPORTS
 from joinery.lowering.tt.transforms.registry import ROOMS
+
+from ..support.syntax import nodes_of_kinds, tree_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("promotion", "graph", "lowering", "runtime", "interface")
@@ -122,12 +123,12 @@ def package_modules(root: Path) -> dict[str, Path]:
     return {name.removesuffix(".__init__"): path for path, name in names.items()}
 
 
-def own_imports(name: str, tree: ast.Module, is_package: bool) -> Iterator[tuple[str, ast.stmt]]:
+def own_imports(name: str, path: Path) -> Iterator[tuple[str, ast.stmt]]:
     """(target module, statement) for each import of our own package; relative names are made absolute."""
-    package = name.split(".") if is_package else name.split(".")[:-1]
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     if name == "__init__":
         package = []
-    for node in walked(tree):
+    for node in walked(path):
         if isinstance(node, ast.ImportFrom):
             if node.level == 0:
                 if node.module and node.module.split(".")[0] in (*LAYERS, "joinery"):
@@ -147,13 +148,13 @@ def own_imports(name: str, tree: ast.Module, is_package: bool) -> Iterator[tuple
                     yield f"absolute:{alias.name}", node
 
 
-def imports_by_name(tree: ast.Module) -> Iterator[tuple[str | None, ast.Call]]:
+def imports_by_name(path: Path) -> Iterator[tuple[str | None, ast.Call]]:
     """(name, call) for every call of a function that imports by name; None for a name that is computed."""
     importers = set(IMPORTERS)
-    for node in walked(tree):
+    for node in walked(path):
         if isinstance(node, ast.ImportFrom):
             importers.update(alias.asname for alias in node.names if alias.asname and alias.name in IMPORTERS)
-    for node in walked(tree):
+    for node in walked(path):
         if not isinstance(node, ast.Call):
             continue
         function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -173,26 +174,20 @@ def below(target: str, prefixes: Iterable[str]) -> bool:
     return any(target == prefix or target.startswith(prefix + ".") for prefix in prefixes)
 
 
-def type_checking_only(tree: ast.Module) -> set[ast.stmt]:
+def type_checking_only(path: Path) -> set[ast.stmt]:
     """Statements under `if TYPE_CHECKING:`. They never run, so they may stand anywhere at module level."""
     guarded: set[ast.stmt] = set()
-    for node in walked(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+    for node in walked(path):
+        if not isinstance(node, ast.If) or not isinstance(node.test, ast.Name | ast.Attribute):
+            continue
+        if ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
             guarded.update(child for child in ast.walk(node) if isinstance(child, ast.stmt))
     return guarded
 
 
-@functools.cache
-def parsed(path: Path) -> tuple[str, ast.Module]:
-    """A module's text and its tree, for all tests that look at it."""
-    text = path.read_text(encoding="utf-8")
-    return text, ast.parse(text, filename=str(path))
-
-
-@functools.cache
-def walked(tree: ast.Module) -> list[ast.AST]:
+def walked(path: Path) -> list[ast.AST]:
     """What the checks look at in a module, for all of them."""
-    return [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom, ast.If, ast.Call))]
+    return nodes_of_kinds(path, ast.Import, ast.ImportFrom, ast.If, ast.Call)
 
 
 def violations(root: Path) -> list[str]:
@@ -204,16 +199,16 @@ def violations(root: Path) -> list[str]:
     found = crowded(root, modules)
     edges: dict[str, set[str]] = {name: set() for name in modules}
     for name, path in sorted(modules.items()):
-        text, tree = parsed(path)
+        text = path.read_text(encoding="utf-8")
         layer = name.split(".")[0]
         where = path.relative_to(root)
         lines = len(text.splitlines())
         if lines > MAX_LINES:
             found.append(f"{where}: {lines} lines, the cap is {MAX_LINES}")
-        top_level = set(tree.body)
-        guarded = type_checking_only(tree)
+        top_level = set(tree_of(path).body)
+        guarded = type_checking_only(path)
         is_package = path.name == "__init__.py"
-        for target, node in own_imports(name, tree, is_package):
+        for target, node in own_imports(name, path):
             line = f"{where}:{node.lineno}: imports {target}"
             if target.startswith("absolute:") or target == "outside the package":
                 found.append(f"{line}; use a relative import inside the package")
@@ -229,7 +224,7 @@ def violations(root: Path) -> list[str]:
                 unlisted = sorted(each for each in loaded if (name, each) not in TYPES_ONLY)
                 found += [f"{line} for type checkers only, and TYPES_ONLY does not list {each}" for each in unlisted]
         listed = BY_NAME.get(name)
-        for target, call in imports_by_name(tree):
+        for target, call in imports_by_name(path):
             if listed is None and (target is None or is_own(target)):
                 shown = "what it computes" if target is None else target
                 found.append(f"{where}:{call.lineno}: imports {shown} by name; use an import statement, or see BY_NAME")
@@ -291,9 +286,8 @@ def test_the_list_of_imports_for_types_has_none_that_is_gone() -> None:
     modules = package_modules(ROOT)
     found = set()
     for name, path in modules.items():
-        _, tree = parsed(path)
-        guarded = type_checking_only(tree)
-        for target, node in own_imports(name, tree, path.name == "__init__.py"):
+        guarded = type_checking_only(path)
+        for target, node in own_imports(name, path):
             found |= {(name, each) for each in resolve(target, node, modules) if node in guarded}
     assert found == set(TYPES_ONLY)
 
@@ -303,7 +297,7 @@ def test_the_list_of_imports_by_name_has_none_that_is_gone() -> None:
     own = {
         name
         for name, path in modules.items()
-        if any(target is None or is_own(target) for target, _ in imports_by_name(parsed(path)[1]))
+        if any(target is None or is_own(target) for target, _ in imports_by_name(path))
     }
     assert own == set(BY_NAME)
     for name, (targets, _, closes) in BY_NAME.items():
@@ -323,7 +317,7 @@ def edges_of(modules: dict[str, Path]) -> dict[str, set[str]]:
     """The import statements between modules."""
     edges: dict[str, set[str]] = {}
     for name, path in modules.items():
-        imports = own_imports(name, parsed(path)[1], path.name == "__init__.py")
+        imports = own_imports(name, path)
         edges[name] = {each for target, node in imports for each in resolve(target, node, modules)}
     return edges
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from ..support.syntax import nodes_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("promotion", "graph", "lowering", "runtime", "interface")
@@ -70,12 +72,17 @@ def instead(name: str) -> str | None:
     return next((term for term in known if term is not None), None)
 
 
-def names(tree: ast.AST) -> Iterator[tuple[str, int]]:
+@cache
+def fields_with_names(kind: type[ast.AST]) -> list[str]:
+    return [field for field in ("name", "id", "attr", "arg", "asname", "rest", "module") if field in kind._fields]
+
+
+def names(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
     """Every name that a module defines or uses, and every attribute of the IR in its texts, with its line."""
-    for node in ast.walk(tree):
+    for node in nodes:
         line = getattr(node, "lineno", 0)
-        for field in ("name", "id", "attr", "arg", "asname", "rest", "module"):
-            name = getattr(node, field, None)
+        for field in fields_with_names(type(node)):
+            name = getattr(node, field)
             if isinstance(name, str):
                 yield name, line
         if isinstance(node, ast.Global | ast.Nonlocal):
@@ -96,9 +103,9 @@ def prose(text: str) -> Iterator[tuple[str, str, int]]:
             yield match.group(), term, text.count("\n", 0, match.start()) + 1
 
 
-def retired(text: str) -> list[str]:
+def retired(text: str, nodes: Iterable[ast.AST]) -> list[str]:
     """The retired names of a module, as readable lines."""
-    found = [(name, term, line) for name, line in names(ast.parse(text)) if (term := instead(name)) is not None]
+    found = [(name, term, line) for name, line in names(nodes) if (term := instead(name)) is not None]
     return [f"{line}: {name}; the term is {term}" for name, term, line in [*found, *prose(text)]]
 
 
@@ -118,7 +125,7 @@ def test_the_code_uses_the_terms_of_the_glossary(layer: str) -> None:
     found = []
     for path in sorted((ROOT / layer).rglob("*.py")):
         name = path.relative_to(ROOT)
-        found += [f"{name}:{line}" for line in retired(path.read_text(encoding="utf-8"))]
+        found += [f"{name}:{line}" for line in retired(path.read_text(encoding="utf-8"), nodes_of(path))]
         found += [f"{name}: the term is {term}" for part in name.with_suffix("").parts if (term := instead(part))]
     assert not found, "\n".join(found)
 
@@ -139,7 +146,7 @@ def test_the_pages_use_the_terms_of_the_glossary() -> None:
     ],
 )  # fmt: skip
 def test_a_retired_name_is_found(text: str) -> None:
-    assert retired(text)
+    assert retired(text, ast.walk(ast.parse(text)))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +157,7 @@ def test_a_retired_name_is_found(text: str) -> None:
     ],
 )  # fmt: skip
 def test_other_names_are_not(text: str) -> None:
-    assert not retired(text)
+    assert not retired(text, ast.walk(ast.parse(text)))
 
 
 @pytest.mark.parametrize(

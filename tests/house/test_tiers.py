@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ..support import durations
-from ..support.tiers import each, pairs, share
+from ..support.tiers import each, one_in, pairs, share
 
 TESTS = Path(__file__).resolve().parents[1]
 LAYERS = ("promotion", "graph", "lowering", "runtime", "interface")
@@ -42,6 +42,25 @@ def test_every_pair_of_values_is_fast() -> None:
     for (a, first), (b, second) in itertools.combinations(enumerate(axes), 2):
         assert {(values[a], values[b]) for values in chosen} == set(itertools.product(first, second))
     assert len(chosen) < 20 < 72
+
+
+def test_one_in_n_keeps_every_value_where_there_is_room() -> None:
+    axes = ("abcdef", ("0", "1"), ("cpu", "gpu", "file"))
+    names = ["-".join(case) for case in itertools.product(*axes)]
+    for n in range(1, 7):
+        fast = one_in(names, n)
+        assert len(fast) == -(-len(names) // n)
+        chosen = [names[number].split("-") for number in fast]
+        assert all({case[position] for case in chosen} == set(axis) for position, axis in enumerate(axes)), n
+    for n in (12, 18, 36, 1000):  # not every letter, but each device, as far as that goes
+        chosen = [names[number].split("-") for number in one_in(names, n)]
+        assert len(chosen) == max(1, 36 // n) == len({case[0] for case in chosen})
+        assert len({case[2] for case in chosen}) == len(chosen)
+    assert one_in(names, 5) == one_in(list(names), 5)
+    assert one_in(["alone"], 9) == {0}
+    counts = [sum(names[number].startswith(letter) for number in one_in(names, 3)) for letter in "abcdef"]
+    assert sum(counts) == 12
+    assert set(counts) == {2}
 
 
 def test_long_tests_are_named() -> None:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ..support.syntax import nodes_of, tree_of
+
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("promotion", "graph", "lowering", "runtime", "interface")
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -98,16 +100,16 @@ def without_foreign_bases(files: Iterable[list[ast.AST]]) -> set[str]:
 
 
 def unused(root: Path, documentation: str = "") -> list[Definition]:
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in package_files(root)}
-    nodes = [list(ast.walk(tree)) for tree in trees.values()]
+    files = package_files(root)
+    nodes = [nodes_of(path) for path in files]
     own_classes = without_foreign_bases(nodes)
     used = Counter(name for each in nodes for name in used_in(each))
     used.update(WORD.findall(documentation))
     found = []
-    for path, tree in trees.items():
+    for path in files:
         if "triton" in path.parts:  # Triton calls what is there
             continue
-        for each in definitions(tree, str(path.relative_to(root)), own_classes):
+        for each in definitions(tree_of(path), str(path.relative_to(root)), own_classes):
             dunder = each.name.startswith("__") and each.name.endswith("__")
             if not dunder and not used[each.name] and not used[each.name.removesuffix("_")]:
                 found.append(each)

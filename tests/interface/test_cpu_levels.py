@@ -52,6 +52,7 @@ def test_a_level_has_its_instructions_alone(name: str) -> None:
     assert evex > 10 if name == "x86-64-v4" else evex <= 2
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("numerics", ["strict", "reproducible"])
 def test_products_of_bytes_and_of_bfloat16(numerics: str) -> None:
     """Which have instructions of their own on newer CPUs, and need other ones on a level."""
@@ -65,6 +66,7 @@ def test_products_of_bytes_and_of_bfloat16(numerics: str) -> None:
         np.testing.assert_allclose(found[1], y.astype(np.float64) @ WEIGHTS, rtol=0.02, atol=0.2)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("targets", "taken"),
     [

@@ -65,6 +65,7 @@ CLEAN: list[tuple[Callable[[], jn.Graph], Callable[[int], list[NDArray[np.float3
 ]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("n", [1, 2, 33])
 @pytest.mark.parametrize(("build", "inputs"), CLEAN, ids=lambda value: getattr(value, "__name__", ""))
 def test_what_is_compiled_is_clean_and_computes_what_a_call_does(
@@ -89,6 +90,7 @@ def test_an_empty_input_is_clean() -> None:
     assert report.outputs[0].shape == (0, 7)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["complex128", "complex64", "bfloat16", "int4", "bool"])
 @pytest.mark.parametrize("n", [0, 4])
 def test_outputs_have_the_dtypes_of_a_call(name: str, n: int) -> None:
@@ -242,6 +244,7 @@ def loops(backwards: bool = False) -> jn.Graph:
     return g
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_loops_and_branches_run_as_a_call_runs_them(backwards: bool, sign: int) -> None:

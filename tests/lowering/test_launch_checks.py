@@ -85,6 +85,7 @@ def test_scattering_into_three_symbolic_axes() -> None:
         np.testing.assert_array_equal(model(a, positions), want)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("end", FAR)
 def test_a_slice_to_a_far_end(end: int) -> None:
     g = jn.Graph("g", [jn.TensorType(jn.float32, ("n", "m"), "x")])

@@ -46,6 +46,7 @@ def same(one, other):
 # -- files and plain data ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", PRESETS)
 def test_round_trips_of_every_preset(name, tmp_path):
     preset = rules(name)

@@ -1,8 +1,8 @@
 """Keeps what LLVM makes of a text from one run of the tests to the next: to make it anew takes a fifth of a run.
 
 Code depends on the text, the target, LLVM, and the module that calls it, and on nothing else: all of them are in the key. A
-text that a process has compiled before is compiled for real, so that tests that compare two compilations compare two. The
-nightly profile keeps nothing; `pytest --cache-clear` begins anew.
+text that a test compiles again is compiled for real, so that tests that compare two compilations compare two. The nightly
+profile keeps nothing; `pytest --cache-clear` begins anew.
 """
 
 from __future__ import annotations
@@ -50,9 +50,19 @@ class Kept:
         return data
 
 
+_installed: list[Kept] = []
+
+
+def begin_test() -> None:
+    """Forgets what was compiled before: another test may have the code of an earlier one."""
+    for kept in _installed:
+        kept.seen.clear()
+
+
 def install(directory: Path) -> None:
     """Puts what is kept in front of all calls from below `jn.compile` and launches."""
     objects, texts = Kept(directory, host), Kept(directory, gpu)
+    _installed.extend((objects, texts))
     compile_object, compile_ptx = host.compile_object, gpu.compile_ptx
 
     def kept_object(text: str, target: HostTarget, level: int = host.LEVEL) -> bytes:

@@ -7,6 +7,8 @@ therefore has every value, or every pair of values; the slow tier has the produc
 from __future__ import annotations
 
 import itertools
+import os
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +24,12 @@ def share(cases: Sequence[Any], number: int, of: int, in_full: bool = False) -> 
     """Returns every `of`-th case from case `number` on, so that tests with successive numbers cover all of
     them; all when `in_full`."""
     return cases if in_full else cases[number % of :: of]
+
+
+def examples(number: int) -> int:
+    """Returns how many cases a random test tries: half of the number where each run has the same ones, and all of it in the
+    nightly profile."""
+    return number if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else -(-number // 2)
 
 
 def each(*axes: Sequence[Any], times: int = 1) -> list[Any]:
@@ -62,6 +70,27 @@ def pairs(*axes: Sequence[Any]) -> list[Any]:
         chosen.add(best)
         left -= pairs_of[best]
     return _marked(axes, chosen)
+
+
+def one_in(names: Sequence[str], n: int) -> set[int]:
+    """Returns the numbers of the cases that `@pytest.mark.one_in(n)` leaves in the fast tier: one in n of them, rounded up.
+
+    Their names have the values of a product: those cases are taken that have the most values which no other one has had, and
+    once each value was there, the same again. Where that does not decide, a checksum does: the same in every run, and another
+    for tests of other names that go through the same list.
+    """
+    facts = [set(enumerate(name.split("-"))) for name in names]
+    order = sorted(range(len(names)), key=lambda number: zlib.crc32(names[number].encode()))
+    wanted = set().union(*facts)
+    left, chosen = set(wanted), set[int]()
+    for _ in range(-(-len(names) // n)):
+        best = max((number for number in order if number not in chosen), key=lambda number: len(left & facts[number]))
+        if not left & facts[best]:
+            left = set(wanted)
+            best = max((number for number in order if number not in chosen), key=lambda number: len(left & facts[number]))
+        chosen.add(best)
+        left -= facts[best]
+    return chosen
 
 
 def _marked(axes: Sequence[Sequence[Any]], chosen: set[tuple[int, ...]]) -> list[Any]:

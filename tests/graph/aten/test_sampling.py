@@ -61,6 +61,7 @@ def sample(image: np.ndarray, grid: np.ndarray, mode: int, outside: int, align: 
     return found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", [pytest.param(case, marks=pytest.mark.slow) if case[3] else case for case in CASES])
 def test_images_are_sampled_and_gradients_are_differences(case: tuple[int, int, int, bool]) -> None:
     rank, mode, outside, align = case

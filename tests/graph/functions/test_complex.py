@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", CASES)
 def test_operations(case: str, dtype: str) -> None:
@@ -126,7 +126,7 @@ def every_pair(one: Any, other: Any) -> list[Any]:
     return [each.reshape(-1) for each in np.meshgrid(one, other, indexing="ij")]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", SPECIAL)
 def test_infinities_zeros_and_what_is_out_of_range(case: str, dtype: str) -> None:
@@ -165,6 +165,7 @@ EQUATIONS = ["ij,jk->ik", "ij,kj->ik", "ij,ij->ij", "ij,ij->", "ij,kl->ijkl", "i
              "i...,j...->ij...", "ij,jk,kl->il", "ij,jk,kl", "ij,ij->j"]  # fmt: skip
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("equation", EQUATIONS)
 def test_einsum(equation: str, dtype: str) -> None:
@@ -194,6 +195,7 @@ TRANSFORMS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", TRANSFORMS)
 def test_transforms(case: str, dtype: str) -> None:
@@ -238,6 +240,7 @@ def test_bits_of_parts_are_kept() -> None:
             np.testing.assert_array_equal(found.view(np.uint32), wanted.view(np.uint32))
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("semantics", ["jax", "numpy", "torch"])
 @pytest.mark.parametrize("other", ["float32", "float64", "int32", "complex128"])
 def test_promotion_is_that_of_the_rule_set(semantics: str, other: str) -> None:

@@ -24,6 +24,7 @@ def runs(g: jn.Graph) -> list[Callable[..., Any]]:
     return [lambda *given: jn.evaluate(g, *given), jn.compile(g, "cpu")]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", INDICES)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_reads(dtype: str, axis: int) -> None:
@@ -62,6 +63,7 @@ def scattered(x: Any, updates: Any, positions: Any, mode: str) -> Any:
     return found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("mode", ["drop", "clip", "error"])
 @pytest.mark.parametrize("dtype", ["int8", pytest.param("int64", marks=pytest.mark.slow), "uint64"])
 def test_writes(mode: str, dtype: str) -> None:

@@ -33,6 +33,7 @@ def expected(a, sizes, axes, strides, dilations):
     return whole[(*every, *[slice(None, None, dilation) for dilation in dilations])]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("shape", "sizes", "axes", "strides", "dilations"), CASES)
 def test_windows(shape, sizes, axes, strides, dilations) -> None:
     a = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)

@@ -55,6 +55,7 @@ def expected(name: str, row: Any, rule: str, joined: Any, count: int) -> tuple[A
     return (inside,) * count, result
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", PRESETS)
 def test_no_op_has_a_rule_of_its_own(name: str) -> None:
     """Every binary op on every pair of dtypes, in both orders, and every unary op, against the table."""

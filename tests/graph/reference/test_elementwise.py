@@ -79,6 +79,7 @@ INTEGER_OPS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("op", INTEGER_OPS)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_integer_binary_ops_against_python(op, dtype):

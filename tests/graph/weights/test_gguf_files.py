@@ -76,6 +76,7 @@ def test_blocks_of_any_bits_are_decoded_as_by_the_package(tmp_path: Path, form: 
             assert np.array_equal(np.signbit(plain)[~np.isnan(part)], np.signbit(part)[~np.isnan(part)])
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("form", KEPT)
 def test_kept_blocks_are_small_integers_that_graphs_compute_with(tmp_path: Path, form: str) -> None:
     dtype, block, has_offsets = KEPT[form]

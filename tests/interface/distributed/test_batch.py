@@ -73,6 +73,7 @@ def test_zarr_in_and_out(batch: Run) -> None:
     assert "in.zarr has no 'z'" in batch("--output", "w.npy", inputs=("x=in.zarr/z",), status=2)["error"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("output", ["y.zarr", "y.npy", "y.parquet", "y"])
 @pytest.mark.parametrize("block", [104, 10**30])
 def test_a_block_of_more_rows_than_there_are(batch: Run, output: str, block: int) -> None:

@@ -63,6 +63,7 @@ def test_states_and_lengths_of_a_network(op: str, sizes: str, direction: str) ->
     assert type(served).__name__ != "SpecialisedModel"  # one graph for all of them
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("op", GATES)
 def test_networks_with_the_batch_first(op: str) -> None:
     """onnxruntime has no layout=1: the witness is the same network with steps first."""
@@ -98,6 +99,7 @@ def test_states_of_a_fixed_other_batch_are_refused() -> None:
         jn.from_onnx(made)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("op", GATES)
 def test_weights_of_undeclared_sizes(op: str) -> None:
     peepholes = op == "LSTM"
@@ -122,6 +124,7 @@ SCANNED = """total, y = Scan<num_scan_inputs=2, {attributes} body = b(float[2] s
 }}>(start, x, z)"""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("attributes", ["", "scan_input_axes=[0, 1],", "scan_input_directions=[1, 0],"])
 @pytest.mark.parametrize("sizes", [("a", "b"), ("?", "?"), ("5", "b"), ("a", "300")])
 def test_scans_over_sequences_of_two_names(sizes: tuple[str, str], attributes: str) -> None:
@@ -147,6 +150,7 @@ LOOPED = """go = Constant<value = bool {1}>()  y = Loop(trips, go, x)<body = b(i
     (bool on, float[n] a2) { half = Constant<value_float=0.5>()  a1 = Mul(a, half)  a2 = Add(a1, w)  on = Identity(more) }>"""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("trips", [3, 4000, None])
 def test_captures_of_another_name_in_loops(trips: int | None) -> None:
     argument, given = (", int64 trips", {}) if trips is None else ("", {"trips": np.array(trips)})

@@ -166,6 +166,7 @@ CASES = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("case", CASES)
 def test_a_state(case: str) -> None:
     nodes, arrays = CASES[case]
@@ -186,6 +187,7 @@ def sequence_loop(grow: str) -> Any:
                  minus=np.array(-1), minus2=np.array(-2))  # fmt: skip
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("grow", [
     "t = SequenceInsert (s, new)", "t = SequenceInsert (s, new, zero)", "t = SequenceInsert (s, new, minus)",
     "u = SequenceInsert (s, new) v = SequenceInsert (u, twice) t = SequenceErase (v, zero)",

@@ -90,7 +90,7 @@ OTHERS: dict[str, tuple[str, int, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CASES)
 def test_sizes_that_a_call_shows(name: str) -> None:
     body, opset, arrays = CASES[name]
@@ -182,6 +182,7 @@ LOOPS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("trips", [3, 5000])
 @pytest.mark.parametrize("name", LOOPS)
 def test_sizes_that_the_body_of_a_loop_needs(name: str, trips: int) -> None:

@@ -64,6 +64,7 @@ STEPS: dict[str, tuple[Callable[[Any, Any], Any], int]] = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", STEPS)
 def test_values_and_what_is_left(name: str) -> None:
     steps, left = STEPS[name]

@@ -125,13 +125,13 @@ def left_out(signature: Signature, columns: list[np.ndarray], found: np.ndarray,
     return np.zeros(x.shape, np.bool_)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("signatures", every_fourth_group())
 def test_all_functions(signatures: list[Signature]) -> None:
     check(signatures, columns_of(signatures, 1), "sm_80")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("signatures", plain_groups()[::6])
 def test_the_assembler_takes_some_of_them(signatures: list[Signature]) -> None:
     assert_assembled(signatures, "sm_80")

@@ -114,6 +114,7 @@ def test_all_pairs_of_small_normal_forms() -> None:
     assert kinds == {Equal, RenamedRegisters, ShufflePlan, SharedExchange}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("seed", range(120))
 def test_random_pairs_by_every_way(seed: int) -> None:
     rng = random.Random(seed)
@@ -250,6 +251,7 @@ REAL = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("element_bits", [8, 16, 32, 64])
 def test_layouts_of_kernels_without_conflicts(element_bits: int) -> None:
     for src, dst in itertools.permutations(REAL.values(), 2):

@@ -302,6 +302,7 @@ def canonical(swizzle: int, k_major: bool, bits: int, leading: int, stride: int,
     return swizzle_address(element * bits // 8, swizzle)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("swizzle", [128, 64, 32, 0])
 @pytest.mark.parametrize(("bits", "k_major"), [(8, True), (16, True), (32, True), (16, False)])
 @pytest.mark.parametrize("rows", [8, 64, 128])

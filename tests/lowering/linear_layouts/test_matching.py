@@ -104,6 +104,7 @@ def check_matrices(where: LinearLayout, bits: int, transposed: bool) -> None:
     assert got == {(r, n, w): where.apply_flat(register=r, lane=n, warp=w) for r, n, w in places}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("swizzle", [128, 64, 32])
 @pytest.mark.parametrize("bits", [8, 16, 32])
 def test_ldmatrix_of_operands_in_swizzled_memory(bits: int, swizzle: int) -> None:

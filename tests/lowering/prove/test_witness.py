@@ -19,6 +19,7 @@ from ...support.proving.makers.random_kernels import random_kernel
 from ...support.proving.witness import check
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("first", range(0, 12, 6))
 def test_terms_allow_what_random_kernels_compute(first: int) -> None:
     found: Counter[str] = Counter()

@@ -120,6 +120,7 @@ ACCESSES: list[tuple[str, Any, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("part", range(5))
 @both_tiers
 def test_accesses(part: int, in_full: bool) -> None:
@@ -272,6 +273,7 @@ UNORDERED = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("load", "store"), [*ORDERED, *UNORDERED])
 def test_a_program_sees_the_flag_that_another_one_sets(load: str, store: str) -> None:
     """On two threads, and on a GPU, whichever program comes first."""
@@ -320,6 +322,7 @@ def test_the_position_of_a_program() -> None:
     assert not found[:, 6].any() or found[:, 6].max() < 1024
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("how", ["interpret", "sanitize", "launch", "ptxsim"])
 @pytest.mark.parametrize("pure", ["true", "false"])
 def test_clocks_go_on_between_reads(how: str, pure: str) -> None:

@@ -173,7 +173,7 @@ def opcode_groups() -> list[Any]:
     return [pytest.param(names[i : i + 3], id="-".join(names[i : i + 3])) for i in range(0, len(names), 3)]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("opcodes", opcode_groups())
 @both_tiers
 def test_every_form_on_host_and_interpreter(opcodes: list[str], in_full: bool) -> None:
@@ -280,6 +280,7 @@ FORMULAS: list[tuple[str, str, list[Any], int, Callable[..., Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("asm", "constraints", "inputs", "width", "formula"), FORMULAS, ids=[row[0][:40] for row in FORMULAS])
 def test_formulas(asm: str, constraints: str, inputs: list[Any], width: int, formula: Any) -> None:
     words = [x.view(f"u{x.itemsize}") for x in inputs]
@@ -292,6 +293,7 @@ def test_formulas(asm: str, constraints: str, inputs: list[Any], width: int, for
 # -- packing, several results, immediates, scalars
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("lanes", [1, 2, 4, 64])
 @pytest.mark.parametrize("packed", [1, 2, 4, 8])
 def test_elements_are_packed_in_order_from_the_low_end(packed: int, lanes: int) -> None:

@@ -146,6 +146,7 @@ def graph_of(name: str, sizes: dict[str, int] | None = None) -> jn.Graph:
     return graph
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("sizes", [None, {"n": 4096, "m": 4096, "k": 4096}, {"n": 17, "m": 33, "k": 5}], ids=str)
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_kernels_of_benchmarks_are_proven(name: str, sizes: dict[str, int] | None) -> None:

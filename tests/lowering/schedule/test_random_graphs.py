@@ -9,6 +9,8 @@ from joinery.graph.dims.dim import Dim, evaluate_dim
 from joinery.graph.graph import Graph
 from joinery.graph.types import TensorType
 
+from ...support.tiers import examples
+
 MAX_ELEMENTS = 3000
 STATIC = (1, 2, 3, 4, 6)
 SYMBOLIC = (1, 2, 4, Dim("n"), Dim("k"))
@@ -216,13 +218,13 @@ def agrees(harness, graph, arrays):
 SETTINGS = {"suppress_health_check": list(HealthCheck)}
 
 
-@settings(max_examples=300, **SETTINGS)
+@settings(max_examples=examples(300), **SETTINGS)
 @given(data=st.data())
 def test_random_graphs_of_static_shape(harness, data):
     agrees(harness, *built(data.draw, STATIC))
 
 
-@settings(max_examples=200, **SETTINGS)
+@settings(max_examples=examples(200), **SETTINGS)
 @given(data=st.data())
 def test_random_graphs_of_symbolic_shape(harness, data):
     agrees(harness, *built(data.draw, SYMBOLIC))

@@ -25,6 +25,8 @@ from joinery.graph.text.parsing import from_text
 from joinery.graph.text.printing import to_text
 from joinery.graph.types import TensorType
 
+from ...support.tiers import both_tiers, share
+
 N, M = jn.dim("n"), jn.dim("m")
 SIZES = [(3, 3), (0, 2), (7, 1), (66, 5)]
 
@@ -182,16 +184,17 @@ def arrays(n: int, m: int) -> list[Any]:
     return [rng.standard_normal((n, 4)).astype(np.float32), rng.standard_normal((m, 6)).astype(np.float32), ints]
 
 
+@both_tiers
 @pytest.mark.parametrize("name", CASES)
-def test_forged_graphs_are_refused_or_right(name: str, harness: Any) -> None:
+def test_forged_graphs_are_refused_or_right(name: str, in_full: bool, harness: Any) -> None:
     accepted = 0
-    for text in dict.fromkeys(forgeries(name)):
+    for number, text in enumerate(dict.fromkeys(forgeries(name))):
         try:
             graph = from_text(text)
         except (jn.UserError, jn.UnsupportedError):
             continue
         plan = None
-        for n, m in SIZES:
+        for n, m in share(SIZES, number, 2, in_full):
             if name in ("softmax", "logsoftmax", "logsumexp") and not n:
                 continue  # the interpreter of nests has no maximum of nothing
             given = arrays(n, m)

@@ -11,8 +11,10 @@ from joinery.lowering.tile.schedule import Schedule, check_schedule
 from joinery.promotion.dtype import float32, float64
 from joinery.promotion.errors import UserError
 
+from ...support.tiers import examples
+
 QUICK = settings(
-    max_examples=25,
+    max_examples=examples(25),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

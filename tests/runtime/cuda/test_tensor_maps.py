@@ -42,6 +42,7 @@ def whole(shape: tuple[int, ...], seed: int, dtype: Any = np.float16) -> Any:
     return np.random.default_rng([seed, *shape]).integers(-2, 3, shape).astype(dtype)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("m", "n", "k"), [(128, 128, 64), (200, 136, 328), (64, 264, 8), (129, 8, 72)])
 def test_a_product_of_arrays_of_the_host(hopper: Any, m: int, n: int, k: int) -> None:
     a, b, c = whole((m, k), 1), whole((k, n), 2), np.full((m, n), 77, np.float16)
@@ -72,6 +73,7 @@ def test_a_product_of_buffers_makes_every_map_once(hopper: Any) -> None:
         matmul.launch((1, 2), *descriptors, 72, device="cuda")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("shape", "elem"),
     [((16, 64), "f16"), ((16, 64), "bf16"), ((4, 8), "f32"), ((8, 256), "f32"), ((16, 16), "f64"), ((512, 16), "i8"),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import itertools
+import mmap
+import os
 import re
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,6 +76,7 @@ def test_the_cache_is_bounded():
 
 
 def test_large_blocks_ask_for_huge_pages():
+    memory.trim()  # the block is mapped here and now
     array = memory.empty((8 << 20,), np.dtype(np.uint8))
     assert memory.address(array) % (2 << 20) == 0
     if sys.platform == "linux":
@@ -80,9 +84,10 @@ def test_large_blocks_ask_for_huge_pages():
 
 
 def vm_flags(address: int) -> str:
-    """The flags of the mapping that holds an address, as Linux reports them."""
+    """The flags of the mapping that holds an address, as Linux reports them. Names of files, in which other tests map what no
+    encoding has, are read like the rest."""
     inside = False
-    with open("/proc/self/smaps") as file:
+    with open("/proc/self/smaps", errors="surrogateescape") as file:
         for line in file:
             bounds = re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line)
             if bounds:
@@ -90,6 +95,18 @@ def vm_flags(address: int) -> str:
             elif inside and line.startswith("VmFlags:"):
                 return line
     raise AssertionError("not mapped")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux reports")
+def test_flags_are_found_behind_a_file_of_any_name(tmp_path):
+    """As tests of other folders leave one mapped, below or above the block, until their cycles are collected."""
+    path = os.path.join(os.fsencode(tmp_path), b"\xff")
+    with open(path, "wb+") as file:
+        file.truncate(mmap.PAGESIZE)
+        with mmap.mmap(file.fileno(), mmap.PAGESIZE):
+            lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+            stack = next(line for line in lines if line.endswith("[stack]"))  # above all files
+            assert vm_flags(int(stack.partition("-")[0], 16)).startswith("VmFlags: ")
 
 
 def test_threads_allocate_and_free_at_once():

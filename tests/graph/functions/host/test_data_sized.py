@@ -113,6 +113,7 @@ def test_non_max_suppression_by_hand(limit: int, iou: float, score: float) -> No
     np.testing.assert_array_equal(both(g, boxes, scores)[0], np.array(expected, np.int64).reshape(-1, 3))
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("boxes", [0, 1, 63, 64, 65, 200, 3000])
 @pytest.mark.parametrize(("limit", "iou", "size"), [(3, 0.5, 0.05), (600, 0.5, 0.02), (10**6, 0.3, 0.5), (40, 0.0, 0.01)])
 def test_non_max_suppression_of_many_boxes(boxes: int, limit: int, iou: float, size: float) -> None:

@@ -39,6 +39,7 @@ def test_conv_transpose(case: str, options: dict[str, Any]) -> None:
          fixed=[(x.ndim - 1,)], atol=1e-5, devices=["cpu"] if case == "2d" else ())  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("case", "options"),
     [

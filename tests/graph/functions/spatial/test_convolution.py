@@ -47,6 +47,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("shape", "kernel", "stride", "dilation", "padding", "groups"), CASES)
 def test_convolutions(shape: Any, kernel: Any, stride: Any, dilation: Any, padding: Any, groups: int) -> None:
     rank = len(shape) - 2
@@ -64,6 +65,7 @@ def test_convolutions(shape: Any, kernel: Any, stride: Any, dilation: Any, paddi
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float16", "int8", "float64"])
 @pytest.mark.parametrize("groups", [1, 4])
 def test_dtypes(dtype: str, groups: int) -> None:
@@ -119,6 +121,7 @@ POOLS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("boundary", [True, False])
 @pytest.mark.parametrize(("shape", "size", "stride", "dilation", "padding", "ceil_mode"), POOLS)
 def test_poolings(shape: Any, size: Any, stride: Any, dilation: Any, padding: Any, ceil_mode: bool, boundary: bool) -> None:

@@ -26,6 +26,7 @@ def image(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype(F)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("groups", "offset_groups", "masked"), [(1, 1, False), (2, 1, True), (1, 2, True)])
 def test_deform_conv(groups: int, offset_groups: int, masked: bool) -> None:
     x, w, bias = image(2, 4, 5, 6), image(6, 4 // groups, 3, 2, seed=1), image(6, seed=2)
@@ -47,6 +48,7 @@ def test_deform_conv(groups: int, offset_groups: int, masked: bool) -> None:
     agrees(graph, given, [last(expected)], rtol=1e-4, atol=1e-5, devices=["cpu"] if masked else ())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize("half", [True, False])
 def test_roi_align(mode: str, half: bool) -> None:

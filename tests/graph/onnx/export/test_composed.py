@@ -69,6 +69,7 @@ NETWORKS: list[tuple[str, dict[str, Any], Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("kind", "options", "steps"), NETWORKS)
 def test_a_network_is_one_node(kind: str, options: dict[str, Any], steps: Any) -> None:
     directions = 2 if options.get("direction") == "bidirectional" else 1

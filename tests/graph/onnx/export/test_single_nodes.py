@@ -26,6 +26,7 @@ def codes(dtype: str, *shape: int) -> Any:
     return RNG.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("a", "b", "is_one"), [
     ("uint8", "uint8", True), ("uint8", "int8", True), ("int8", "int8", True), ("int8", "uint8", False),
 ])  # fmt: skip
@@ -91,7 +92,7 @@ def test_a_depth_may_be_a_size_but_not_none() -> None:
 # -- losses ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 def test_losses(op: str, reduction: str) -> None:
@@ -131,6 +132,7 @@ def test_losses_of_the_graph() -> None:
 # -- Fourier transforms ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("opset", [19, 21])
 @pytest.mark.parametrize("length", [2, 8, 12, 100, 127, 256])
 def test_transforms_of_models(opset: int, length: int) -> None:
@@ -150,6 +152,7 @@ def test_lengths_that_are_stated() -> None:
         assert (found == ["DFT"]) == (not (inverse and onesided))  # of which onnxruntime makes something else
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("length", [8, 9, 256, 500])
 def test_transforms_of_the_graph_are_nodes_where_runtimes_are_as_exact(dtype: str, length: int) -> None:
@@ -166,6 +169,7 @@ def test_transforms_of_the_graph_are_nodes_where_runtimes_are_as_exact(dtype: st
         assert (agrees(halves, [pairs[..., 0]], tolerance) == ["Unsqueeze", "DFT"]) == (is_power or dtype == "float64")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_transforms_of_frames(dtype: str) -> None:
     cases = itertools.product((7, 8), (False, True), ((2, 20), (2, 20, 1), (2, 20, 2)), (0, 1), (20, "m"))
@@ -192,7 +196,7 @@ DEFORMED: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", range(len(DEFORMED)))
 def test_taps_that_are_moved(dtype: str, case: int) -> None:
@@ -264,6 +268,7 @@ def resized(kind: str, factor: float, **attributes: Any) -> Any:
     return jn.from_onnx(helper.make_model(made, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("kind", "factor"), [("scales", 2), ("scales", 1.5), ("multiples", 2), ("fixed", 1)])
 def test_images_of_symbolic_sizes_that_are_resized(kind: str, factor: float) -> None:
     ways: list[dict[str, Any]] = [

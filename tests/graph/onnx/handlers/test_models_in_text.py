@@ -96,6 +96,7 @@ def test_as_many_largest_elements_as_data_say() -> None:
 REGIONS = np.float32([[0, 0, 4, 5], [1.3, 2.2, 7.9, 7.4], [-3, -2, 4, 20], [5, 5, 5, 5]])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("half", ["half_pixel", "output_half_pixel"])
 @pytest.mark.parametrize("mode", ["avg", "max"])
 def test_regions_that_take_as_many_samples_as_they_are_large(mode: str, half: str) -> None:

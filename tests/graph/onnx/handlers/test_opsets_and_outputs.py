@@ -31,6 +31,7 @@ def agrees(made: Any, feeds: dict[str, Any], tolerance: float = 1e-5) -> list[An
     return want
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("beta", [{}, {"beta": 1.0}, {"beta": 0.5}])
 def test_a_fused_product_needs_no_third_matrix(beta: dict[str, float]) -> None:
     pytest.importorskip("onnxruntime")
@@ -100,6 +101,7 @@ def test_the_first_concatenation_joins_along_axis_1() -> None:
         jn.from_onnx(model([node("Concat", "a b")], shapes, opset=4))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", [(2, 3), ("n", "m")])
 @pytest.mark.parametrize("opset", [7, 8, 9, 10, 11, 12, 13, 22])
 def test_masks_of_dropout(opset: int, shape: tuple[Any, ...]) -> None:

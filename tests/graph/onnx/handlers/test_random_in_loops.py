@@ -44,6 +44,7 @@ GROWS = """g (float[n] x, int64 trips) => (float[m] y) { yes = Constant <value =
       next = Concat <axis = 0> (s, u2) }> }"""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", ["", ", seed = 3.0"])
 def test_compiled_and_unrolled_loops_draw_the_same(seed: str) -> None:
     made = model(LOOP % seed)
@@ -86,6 +87,7 @@ NESTED = """g (int64 m, int64 n) => (float[m, n, 3] y) { yes = Constant <value =
          again2 = Identity (going2) o = RandomUniform <shape = [3], seed = 3.0> () }> }> }"""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("known", [{}, {"m": 3}, {"n": 2}, {"m": 3, "n": 2}, {"n": 200}])
 def test_loops_inside_each_other(known: dict[str, int]) -> None:
     sizes = {"m": 3, "n": known.get("n", 2)}
@@ -127,7 +129,7 @@ SCANS = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("backwards", [0, 1])
 @pytest.mark.parametrize("case", SCANS)
 def test_scans(case: str, backwards: int) -> None:

@@ -49,6 +49,7 @@ def test_one_model_serves_all_lengths(op: str, direction: str, ragged: bool) -> 
                 np.testing.assert_allclose(one, want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("op", "layout"), each(list(GATES), [0, 1]))
 def test_known_lengths_are_those_of_the_open_one(op: str, layout: int) -> None:
     """A few steps are unrolled, more of them a loop; both count the same."""

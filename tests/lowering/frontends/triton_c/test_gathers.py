@@ -27,6 +27,7 @@ __global__ void f(T *a, T *b, T *c, T *d, T *x, int *idx, int k, unsigned char u
 """
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64, np.int8, np.uint16, np.int32, np.int64, np.bool_])
 def test_elements_of_every_type_on_every_device(dtype: Any) -> None:
     kernel = jn.kernel.from_triton_c(TEXT, {"T": TYPES[np.dtype(dtype).name]})

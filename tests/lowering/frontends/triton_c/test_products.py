@@ -57,6 +57,7 @@ def check(dtype: Any, name: str, result: Any, devices: tuple[str, ...]) -> None:
         assert (out[3] == np.dtype(result).itemsize).all()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", RESULTS)
 def test_products_of_integers(dtype: Any) -> None:
     check(dtype, TYPES[np.dtype(dtype).name], RESULTS[dtype], ("interpreter", "cpu"))

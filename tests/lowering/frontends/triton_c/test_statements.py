@@ -69,6 +69,7 @@ def test_loops_count(header: str, python: tuple[int | None, str, int] | None, is
         assert found == count(n if start is None else start, lambda i: eval(condition, {"i": i, "n": n}), step)  # noqa: B023
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("loop", "step", "is_counted"),
     [

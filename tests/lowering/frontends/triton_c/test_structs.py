@@ -43,6 +43,7 @@ def on(device: str, kernel: jn.kernel.Kernel, *args: Any) -> None:
         kernel.launch(1, *args, device=device)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int32, np.int64, np.float16, np.float32, np.float64])
 def test_a_struct_of_every_type_through_functions_and_loops(dtype: Any) -> None:
     kernel = jn.kernel.from_triton_c(POWERS, {"T": TYPES[np.dtype(dtype).name]})

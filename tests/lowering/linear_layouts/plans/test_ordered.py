@@ -142,6 +142,7 @@ def layouts() -> list[LinearLayout]:
     return found
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("layout", layouts(), ids=str)
 def test_every_layout_has_one_order(layout: LinearLayout) -> None:
     for axis in range(len(layout.shape)):

@@ -49,6 +49,7 @@ def _i64():
     return scalar_type("i64")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("n", SIZES)
 def test_masked_elementwise(native, n):
     rng = np.random.default_rng(n)
@@ -58,6 +59,7 @@ def test_masked_elementwise(native, n):
     np.testing.assert_array_equal(out, x + y)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("elem", "dtype", "op", "function"), [
     ("f64", np.float64, "arith.mulf", np.multiply),
     ("i32", np.int32, "arith.addi", np.add),
@@ -97,6 +99,7 @@ def row_softmax(block):
     return b.finish()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("n", [1, 3, 16, 17, 100, 1000, 1024])
 def test_softmax_rows(native, n):
     x = np.random.default_rng(n).standard_normal((7, n)).astype(np.float32) * 5
@@ -159,7 +162,7 @@ def matmul(bm, bn, bk, epilogue=False, transposed_b=False, elem="f32", acc="f32"
 SHAPES = [(1, 1, 1), (64, 64, 128), (63, 65, 127), (17, 33, 300), (6, 64, 64), (7, 16, 5), (97, 130, 61)]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_matmul(native, shape, transposed):
@@ -175,6 +178,7 @@ def test_matmul(native, shape, transposed):
     assert (np.abs(out - exact) <= bound).all()
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("elem", "acc", "dtype", "out_dtype"), [
     ("i8", "i32", np.int8, np.int32),
     ("f64", "f64", np.float64, np.float64),
@@ -200,7 +204,7 @@ def test_matmul_types(native, elem, acc, dtype, out_dtype):
         np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", [*SHAPES, (5, 3, 2), (64, 20, 131)])
 def test_matmul_of_bytes(native, shape, transposed):
@@ -214,6 +218,7 @@ def test_matmul_of_bytes(native, shape, transposed):
     np.testing.assert_array_equal(out, a.astype(np.int64) @ w.astype(np.int64))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", [(1, 1), (31, 33), (32, 32), (40, 100), (64, 64)])
 def test_transposed_tile(native, shape):
     """o[i, j] = x[j, i] + y[i, j] over 32 × 32 tiles."""

@@ -15,6 +15,7 @@ FUNCTIONS = {
 EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, np.inf, -np.inf, np.nan, 1e-7, -6e-5, 11.0, -88.0, 710.0, 3e4, -6e4)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("elem", DTYPES)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_composed_functions(name: str, elem: str) -> None:

@@ -85,6 +85,7 @@ def both(shapes=SHAPES, large=True):
     return pytest.mark.parametrize(("elem", "shape"), cases, ids=names)
 
 
+@pytest.mark.one_in(14)
 @both()
 def test_elementwise(agree, elem: str, shape: tuple[int, ...]) -> None:
     text = Text(elem, shape)
@@ -111,6 +112,7 @@ def test_elementwise(agree, elem: str, shape: tuple[int, ...]) -> None:
     text.check(agree)
 
 
+@pytest.mark.one_in(6)
 @both(shapes=((), (1, 1), (16, 1, 512)), large=False)
 def test_casts(agree, elem: str, shape: tuple[int, ...]) -> None:
     text = Text(elem, shape)
@@ -138,6 +140,7 @@ def test_casts(agree, elem: str, shape: tuple[int, ...]) -> None:
     text.check(agree)
 
 
+@pytest.mark.one_in(12)
 @both(shapes=((1,), (1, 1, 1, 1), (2, 1, 4, 8), (1, 64, 1), (8, 2)))
 def test_moves(agree, elem: str, shape: tuple[int, ...]) -> None:
     """Results are known: the same moves of NumPy."""
@@ -184,7 +187,7 @@ def region(kind: str, axis: int, elem: str, op: str, operand: str, result: str, 
     )
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(16)
 @both(shapes=((1,), (1, 1, 1, 1), (2, 1, 4, 8), (16, 1), (32, 128)))
 def test_reductions_and_scans(agree, elem: str, shape: tuple[int, ...]) -> None:
     """Along every axis; against NumPy too."""
@@ -221,6 +224,7 @@ def test_reductions_and_scans(agree, elem: str, shape: tuple[int, ...]) -> None:
         assert np.array_equal(result[: wanted.size].astype(np.float64), wanted.reshape(-1).astype(x.dtype).astype(np.float64))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("elem", "width"), [*((e, "i32") for e in ELEMENTS), ("f32", "i8"), ("f32", "i16"), ("i1", "i64")])
 def test_gather(agree, elem: str, width: str) -> None:
     """Along the first, a middle and the last axis; more or fewer indices than elements."""
@@ -255,6 +259,7 @@ HISTOGRAMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("n", "elem", "counts"), HISTOGRAMS)
 def test_histogram(agree, elem: str, counts: str, n: int) -> None:
     text = Text(elem, (n,))
@@ -282,6 +287,7 @@ EXTENTS = (
 """Batches, and m, k, n."""
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("extents", "types"), each(EXTENTS, PRODUCTS, times=2))
 def test_products(agree, extents: tuple[Any, Any], types: tuple[str, str]) -> None:
     """Of small whole numbers, exact in any order."""

@@ -138,6 +138,7 @@ def test_every_float_within_two_ulps(name, features):
     assert error[worst] <= limit, f"{name}({x[worst]!r}) is off by {error[worst]} ulp"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["exp", "log", "erf", "tanh", "sigmoid", "sin", "cos", "expm1", "log1p"])
 def test_dense_where_results_vary(name):
     """Every 193rd pattern between 2^-13 and 2^13, both signs."""
@@ -184,6 +185,7 @@ def test_special_values(name, features):
     np.testing.assert_array_equal(np.signbit(got[defined]), np.signbit(expected[defined]))
 
 
+@pytest.mark.one_in(6)
 @both
 @pytest.mark.parametrize("lanes", [1, 4, 8])
 @pytest.mark.parametrize("name", sorted(REFERENCE))
@@ -192,6 +194,7 @@ def test_lane_counts_agree(name, lanes, features):
     np.testing.assert_array_equal(unary(name, lanes, features=features)(x), unary(name, features=features)(x))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(not host_has_avx2(), reason="needs an x86-64 CPU with AVX2")
 @pytest.mark.parametrize("name", sorted(REFERENCE))
 def test_avx2_code_gives_the_same_bits(name):
@@ -308,6 +311,7 @@ def library_calls(emit, cpu: str | None = None) -> list[str]:
     return [line for line in calls if "joinery." not in line]  # our own rare paths
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", sorted(REFERENCE))
 def test_no_library_calls_remain(name):
     for cpu in (None, HASWELL) if host_has_avx2() else (None,):

@@ -108,6 +108,7 @@ def test_within_two_ulps_of_mpmath(name, features):
     assert ulps(unary(name, features=features)(x), exact) <= ULPS.get(name, 1.1)
 
 
+@pytest.mark.one_in(2)
 @both
 @pytest.mark.skipif(not LONG, reason="long double has no more than 53 bits here")
 @pytest.mark.parametrize("name", sorted(set(REFERENCE) - {"erf"}))
@@ -140,6 +141,7 @@ def test_erf_special_values():
     assert np.signbit(got[1])
 
 
+@pytest.mark.one_in(6)
 @both
 @pytest.mark.parametrize("lanes", [1, 4, 16])
 @pytest.mark.parametrize("name", sorted(REFERENCE))
@@ -148,6 +150,7 @@ def test_lane_counts_agree(name, lanes, features):
     np.testing.assert_array_equal(unary(name, lanes, features=features)(x), unary(name, 8, features=features)(x))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(not host_has_avx2(), reason="needs an x86-64 CPU with AVX2")
 @pytest.mark.parametrize("name", sorted(REFERENCE))
 def test_avx2_code_gives_the_same_bits(name):

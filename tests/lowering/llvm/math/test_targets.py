@@ -62,7 +62,7 @@ print("compiled")
     [
         pytest.param("x86_64-unknown-linux-gnu", "haswell", 16, marks=pytest.mark.slow),
         pytest.param("x86_64-unknown-linux-gnu", "x86-64-v4", 16, marks=pytest.mark.slow),
-        ("x86_64-unknown-linux-gnu", "sapphirerapids", 16),
+        pytest.param("x86_64-unknown-linux-gnu", "sapphirerapids", 16, marks=pytest.mark.slow),  # test_float32 has the host
         ("aarch64-unknown-linux-gnu", "neoverse-v1", 4),
         pytest.param("arm64-apple-macosx14", "apple-m1", 4, marks=pytest.mark.slow),
     ],

@@ -71,6 +71,7 @@ def test_rsqrt_is_within_2_ulp_however_far_off_the_approximation_is(error: int, 
 DIVISORS = [1.0, 3.0, 7.1, 1e-6, 1e12, 4096.0, -3.0, 1e-30, 1e30, 0.0, -0.0, np.inf, np.nan, 1e-44, 0.3, 9.9e-7, 1.09e12]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("divisor", DIVISORS)
 def test_quotients_by_one_number_are_those_of_ieee(divisor: float) -> None:
     k = over_blocks(f"%bs = tt.splat %b : f32 -> tensor<{BLOCK}xf32>\n  %y = arith.divf %x, %bs : tensor<{BLOCK}xf32>")
@@ -110,6 +111,7 @@ def test_rows_are_divided_by_their_own_numbers() -> None:
 OPERATIONS = ["addf", "subf", "mulf", "maximumf", "minimumf", "maxnumf", "minnumf"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("elem", "target"), [*itertools.product(["f16", "bf16"], ["sm_80", "sm_90a"])])
 def test_pairs_of_16_bit_floats_give_the_same_bits(elem: str, target: str) -> None:
     lines = [f"%y{i} = arith.{op} %x0, %x1 : tensor<2048x{elem}>" for i, op in enumerate(OPERATIONS)]
@@ -183,6 +185,7 @@ def test_floats_rounded_to_16_bits_and_wanted_as_floats(elem: str, size: int) ->
     assert bool(pairs) != (f"cvt.rn.{elem}.f32" in k.ptx())
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
 @pytest.mark.parametrize(("op", "elem"), [*itertools.product(["sitofp", "uitofp"], ["f16", "bf16"])])
 def test_integers_become_16_bit_floats_rounded_once(op: str, elem: str, bits: int) -> None:
@@ -227,6 +230,7 @@ REDUCTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("size", [512, 16])
 @pytest.mark.parametrize("op", [*REDUCTIONS, "maxui", "minui"])
 def test_warps_reduce_integers_in_one_instruction(op: str, size: int) -> None:

@@ -87,6 +87,7 @@ IN_A_CHOICE = f"""
     tt.store %p, %w : tensor<{N}x!tt.ptr<f32>>"""
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("warps", [1, 4])
 @pytest.mark.parametrize("k", [-1, 0, 1, 2])
 @pytest.mark.parametrize("body", [STRAIGHT, IN_A_LOOP, IN_A_CHOICE], ids=["straight", "loop", "choice"])

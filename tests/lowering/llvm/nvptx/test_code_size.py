@@ -23,6 +23,7 @@ def product(rows: int, depth: int, columns: int) -> jn.kernel.Kernel:
     return kernel([((rows, depth), "f32"), ((depth, columns), "f32")], [((rows, columns), "f32")], body)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(32, 64, 32), (64, 16, 128), (16, 128, 16), (128, 32, 128)])
 def test_products_in_full_float32_are_chains_of_fused_steps(rows: int, depth: int, columns: int) -> None:
     a, b = some((rows, depth), "f32"), some((depth, columns), "f32", 1)

@@ -58,6 +58,7 @@ tt.func public @weights(%q: !tt.ptr<bf16>, %k: !tt.ptr<bf16>, %v: !tt.ptr<bf16>,
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_120a"])
 def test_regions_of_different_sizes(target: str) -> None:
     """A sum per row goes to every element of 32 bits, then weights of 16 bits to the matrix units: on sm_90a both stay in
@@ -78,6 +79,7 @@ def touched(regions: WarpRegions, warp: int) -> set[int]:
     return found
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("seed", range(300))
 def test_apart_is_apart(seed: int) -> None:
     """Whenever the answer is yes, no two warps meet; for the same regions it is yes."""

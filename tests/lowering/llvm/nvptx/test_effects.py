@@ -31,6 +31,7 @@ def printed(k, capsys, *arrays, grid: int = 1) -> str:
     return found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("elem", "hexadecimal", "signed"),
     [
@@ -174,6 +175,7 @@ def test_an_assertion_in_a_map() -> None:
         simulate(k, x + 1, empty((64,), "i32"))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["tt.scan", "tt.reduce"])
 @pytest.mark.parametrize("shape", [(64,), (512,), (4, 128)])
 def test_assertions_in_combine_regions_hold_for_what_is_combined(kind: str, shape: tuple[int, ...]) -> None:

@@ -121,6 +121,7 @@ def test_roots(name: str, error: str) -> None:
     assert ulps(y, exact).max() <= 2.5
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("target", ["host", "sm_80"])
 def test_erf_and_tanh(target: str, error: str) -> None:
     x, y = on_all(function("tanh"), numbers(-10, 10, 8000), target=target)
@@ -135,7 +136,7 @@ def test_erf_and_tanh(target: str, error: str) -> None:
 FUNCTIONS = ["exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "expm1", "log1p", "sin", "cos"]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("target", ["host", *GPUS])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_special_values_are_those_of_strict_numerics(name: str, target: str) -> None:
@@ -164,6 +165,7 @@ def test_bounds_on_the_host(name: str, bound: float) -> None:
 DIVISORS = [3.0, -7.1, 1e-30, 1e30, 2e38, -3.3e38, 0.0, -0.0, np.inf, -np.inf, np.nan, 1e-44, -7e-41, 2.0**-64, 2.0**64]
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("divisor", DIVISORS)
 def test_quotients_by_one_number(divisor: float, error: str) -> None:
     body = f"%bs = tt.splat %b : f32 -> tensor<{BLOCK}xf32>\n  %y = arith.divf %x, %bs : tensor<{BLOCK}xf32>"
@@ -175,6 +177,7 @@ def test_quotients_by_one_number(divisor: float, error: str) -> None:
     _same_quotients(y, strict, exact, 3)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("flag", ["afn", "arcp", "fast"])
 def test_quotients_of_pairs(flag: str, error: str) -> None:
     operation = f"%y0 = arith.divf %x0, %x1 fastmath<{flag}> : tensor<256xf32>"
@@ -228,6 +231,7 @@ EXPONENTS = [
 ]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("target", ["host", *GPUS])
 @pytest.mark.parametrize("name", ["exp", "exp2"])
 @pytest.mark.parametrize("difference", EXPONENTS)
@@ -250,6 +254,7 @@ def softmax(rows: Any, numerics: str, target: str) -> Any:
     return out
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("target", GPUS)
 def test_softmax(target: str, error: str) -> None:
     rng = np.random.default_rng(4)
@@ -294,7 +299,7 @@ def test_layer_norm(target: str) -> None:
     np.testing.assert_allclose(out, exact, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("target", GPUS)
 def test_attention(target: str, error: str) -> None:
     k = jn.kernel.from_ttir(KERNELS / "gpu_attention_f16.ttir", numerics="fast")

@@ -26,6 +26,7 @@ def code(path: Path, target: str) -> tuple[str, str]:
     return found.lowered.llvm_ir, found.ptx
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 def test_assembly_says_that_it_touches_memory(path: Path, target: str) -> None:

@@ -34,6 +34,7 @@ def test_where_an_array_starts() -> None:
     assert [width_of(whole[start:]) for start in (0, 1, 2, 3, 4)] == [16, 4, 8, 4, 16]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("k", "columns", "copies"),
     [

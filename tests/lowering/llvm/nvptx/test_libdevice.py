@@ -162,6 +162,7 @@ def test_the_host_does_not_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- how it is linked
 
 
+@pytest.mark.one_in(4)
 @NEEDS_FILE
 @pytest.mark.parametrize("symbol", ["__nv_lgammaf", "__nv_tgamma", "__nv_brev", "__nv_clzll", "__nv_half2float", "__nv_powi"])
 def test_scalars(symbol: str) -> None:
@@ -198,6 +199,7 @@ def several(lanes: int) -> Any:
     return kernel([(shape, "f64"), (shape, "f32")], [(shape, SIGNATURES[s].result) for s in SEVERAL], "\n    ".join(lines))
 
 
+@pytest.mark.one_in(2)
 @NEEDS_FILE
 @pytest.mark.parametrize("lanes", [128, 4096])
 def test_several_functions(lanes: int) -> None:

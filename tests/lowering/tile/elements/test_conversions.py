@@ -147,7 +147,7 @@ def check(found, items, source, target, **options):
             assert math.copysign(1, float(got)) == math.copysign(1, float(want)), (source, target, item)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("source", NUMERIC)
 def test_casts_round_once(body, source):
     x = inputs(DType(source))
@@ -156,6 +156,7 @@ def test_casts_round_once(body, source):
             check(cast(body, x, DType(source), DType(target)), x, DType(source), DType(target))
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("target", [n for n in NUMERIC if DType(n).is_float])
 def test_casts_toward_zero(body, target):
     for source in ("float64", "float32", "float16", "bfloat16", "int64", "uint64", "int32", "int8"):
@@ -166,6 +167,7 @@ def test_casts_toward_zero(body, target):
         check(found, x, DType(source), DType(target), toward_zero=True)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", EIGHT_BITS)
 def test_casts_without_saturation(body, target):
     for source in ("float32", "float64", "int32", "bfloat16"):

@@ -107,6 +107,7 @@ COMPARISONS = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", INTEGERS)
 @pytest.mark.parametrize("op", INTEGER_BINARY)
 def test_integer_binary(body, op, name):
@@ -119,6 +120,7 @@ def test_integer_binary(body, op, name):
     assert found.tolist() == expected
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", INTEGERS)
 @pytest.mark.parametrize("op", INTEGER_UNARY)
 def test_integer_unary(body, op, name):
@@ -206,6 +208,7 @@ def test_float_extremes(body, op, choose, name):
     same(found, np.array(wide).astype(dtype.numpy))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("op", COMPARISONS)
 def test_comparisons(body, op, name):
@@ -231,6 +234,7 @@ FLOAT_UNARY = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", FLOATS)
 @pytest.mark.parametrize("op", FLOAT_UNARY)
 def test_float_unary(body, op, name):

@@ -62,6 +62,7 @@ def tensors(rng, batch, heads, m, keys, width, value_width=None, dtype=np.float6
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
 @pytest.mark.parametrize(
     ("m", "keys", "width"), [(1, 1, 1), (3, 31, 8), (33, 33, 16), (17, 257, 5), (64, 16, 32)]
@@ -74,6 +75,7 @@ def test_against_the_formula(body, rng, m, keys, width, schedule):
     assert b.program.template == "attention"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
 @pytest.mark.parametrize(
     "dims", [("keys",), ("b", "keys"), ("m", "keys"), ("h", "m", "keys"), ("b", "h", "m", "keys")]

@@ -28,6 +28,7 @@ def softmax(b, x, axis):
     return b.op("div", powers, b.reduce("sum", powers, axis))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
 @pytest.mark.parametrize("n", LENGTHS)
 def test_softmax(body, rng, n, schedule):
@@ -45,6 +46,7 @@ def test_softmax_over_the_first_axis(body, rng, shape):
     np.testing.assert_allclose(b.run()[0], softmax_reference(x, 0), rtol=1e-13)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64, np.uint8, np.uint64])
 @pytest.mark.parametrize("schedule", [None, Schedule(((1, 8),))])
@@ -75,6 +77,7 @@ def test_nan_reaches_the_extreme_and_padding_does_not(body, rng, kind, schedule)
     np.testing.assert_array_equal(b.run(schedule)[0], getattr(np, kind)(x, 1))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["argmax", "argmin"])
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
 @pytest.mark.parametrize("n", [1, 33, 257])

@@ -16,6 +16,7 @@ def cumsum(x, axis, exclusive, reverse):
     return np.flip(total, axis) if reverse else total
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("n", [1, 3, 31, 33, 257])
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])

@@ -44,7 +44,7 @@ def is_in_tiles(model: jn.Model) -> bool:
     return any(spec.layout.startswith("winograd:") for spec in model.compiled.constants)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("symbolic", [False, True], ids=["known", "symbolic"])
 @pytest.mark.parametrize(
     ("shape", "count"),
@@ -77,6 +77,7 @@ def test_small_integers_are_exact() -> None:
     np.testing.assert_array_equal(found, plain(x, filters))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [(2, 12, 14, 36), (1, 7, 9, 5)])
 def test_what_is_not_finite_is_the_plain_sum(shape: tuple[int, ...]) -> None:
     generator = np.random.default_rng(2)

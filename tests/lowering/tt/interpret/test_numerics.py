@@ -455,6 +455,7 @@ def nearest(value: float, dtype, toward_zero: bool = False) -> float:
     return float(values[even[0] if even else best[0]])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("elem", ["f16", "bf16", "f8E4M3FN", "f8E5M2"])
 @pytest.mark.parametrize("rounding", ["rtne", "rtz"])
 @pytest.mark.parametrize("source", ["f32", "f64"])

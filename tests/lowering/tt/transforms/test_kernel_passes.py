@@ -144,6 +144,7 @@ tt.func public @f(%o: !tt.ptr<i32> {tt.divisibility = 16 : i32}) {
 """
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("case", [*SOME, "desc_host_add", "dividing"])
 def test_the_pipeline_of_a_gpu_is_the_one_that_its_code_went_through(case: str, target: str) -> None:

@@ -80,6 +80,7 @@ def test_the_kernel_itself_stays() -> None:
     assert kernel.ttir == before
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name", ["arg_fast", "call_chain", "raw_softmax_rows", "softmax_rows", "sort_rows", "welford_stats"]
 )
@@ -191,6 +192,7 @@ def test_float_constants(type_: str, operation: str, x: str, y: str, folds: bool
         assert f"arith.{operation}" not in after
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "predicate",
     ["oeq", "one", "olt", "ole", "ogt", "oge", "ord", "ueq", "une", "ult", "ule", "ugt", "uge", "uno"],

@@ -85,6 +85,7 @@ NESTED = f"""
     }}"""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("loop", "types"),
     [

@@ -171,6 +171,7 @@ def test_copies_are_equal_and_apart() -> None:
         assert print_module(module) == before
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("case", SOME)
 def test_a_text_is_parsed_once(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = []

@@ -66,6 +66,7 @@ def run(elem: str, combined: str, numerics: str = "strict", defined: bool = Fals
     return x, y
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("numerics", ["strict", "fast"])
 @pytest.mark.parametrize("combined", EXACT, ids=["sum", "prefixes", "suffixes"])
 @pytest.mark.parametrize("elem", DTYPES)

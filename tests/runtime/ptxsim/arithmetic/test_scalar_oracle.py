@@ -61,6 +61,7 @@ def finite32(rng: np.random.Generator, count: int) -> np.ndarray:
     return np.where((found & 0x7F800000) == 0x7F800000, found & 0x7F, found).astype(np.uint32)
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "fma"])
 def test_float32_arithmetic_rounds_once(run: Any, name: str, mode: str) -> None:
@@ -100,6 +101,7 @@ def fraction16(bits: int, type_: str) -> Fraction:
     return Fraction(float(np.uint16(bits).view(np.float16)))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 @pytest.mark.parametrize("type_", ["f16", "bf16"])
 @pytest.mark.parametrize("name", ["add", "sub", "fma"])

@@ -151,6 +151,7 @@ def load_box(run: Any, tensor_map: TensorMap, corner: list[int], size: int, **op
     return out[:size]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("span", [0, 32, 64, 128])
 @pytest.mark.parametrize(
     ("dtype", "name"), [(np.uint8, "u8"), (np.uint16, "bf16"), (np.float32, "f32"), (np.float64, "f64")]
@@ -371,6 +372,7 @@ WGMMA = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("span", [0, 32, 64, 128])
 @pytest.mark.parametrize(
     ("a_type", "d_type", "n", "k", "types", "dtype"), WGMMA, ids=[f"{r[0]}-{r[1]}-{r[2]}" for r in WGMMA]

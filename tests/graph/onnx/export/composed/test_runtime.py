@@ -71,6 +71,7 @@ def same(form: Form, opset: int | None, size: int | str) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5 * largest, err_msg=where)
 
 
+@pytest.mark.one_in(2)
 @both_tiers
 @pytest.mark.parametrize("opset", [18, None, 23, 24])
 def test_forms_run_and_compute_the_same(opset: int | None, in_full: bool) -> None:
@@ -91,6 +92,7 @@ def test_forms_that_lost_their_kernels_run(opset: int) -> None:
 MASKS: tuple[tuple[Any, ...], ...] = ((1, "k"), (2, 1, 1, "k"), (1, 4, 1, "k"), (1, 1, "k"), (2, 4, 3, "k"), (2, 1, "q", "k"))
 
 
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("opset", [21, 23, 24])
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("dtype", ["bool", "float32"])

@@ -46,6 +46,7 @@ def patterns(bits: int, mantissa: int) -> Any:
     return np.concatenate([some, edges, edges | dtype.type(1) << dtype.type(bits - 1), np.arange(99).astype(dtype)])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("floats", "bits", "mantissa"), [("float16", 16, 10), ("float32", 32, 23), ("float64", 64, 52)])
 @pytest.mark.parametrize("kind", ["int", "uint"])
 def test_bits_are_computed_exactly(floats: str, bits: int, mantissa: int, kind: str) -> None:
@@ -123,7 +124,7 @@ def test_bits_of_nan_that_are_seen_need_the_operator(case: str) -> None:
         jn.to_onnx(graph, opset=25)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("opset", [18, 21, 25, 26])
 @pytest.mark.parametrize("row", ["cumprod", "cummax", "cummin"])
 def test_running_products_and_extremes(row: str, opset: int) -> None:

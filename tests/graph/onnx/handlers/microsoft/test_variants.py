@@ -25,7 +25,7 @@ def stored(x: Any, is_turned: int, is_batch_turned: int) -> Any:
     return np.ascontiguousarray(np.moveaxis(x, -2, 0) if is_batch_turned else x)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("batch", [(3,), (3, 2)])
 @pytest.mark.parametrize(("a", "b"), [((0, 1), (0, 0)), ((0, 0), (0, 1)), ((1, 1), (1, 1)), ((1, 1), (0, 0)), ((0, 1), (1, 0))])
 def test_products_of_turned_batches(a: tuple[int, int], b: tuple[int, int], batch: tuple[int, ...]) -> None:
@@ -44,6 +44,7 @@ def test_a_batch_to_turn_has_three_axes() -> None:
         jn.from_onnx(made)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("outputs", ["y, m", "y, , v", "y, m, v", "y, m, v, t", "y, , , t"])
 def test_normalised_sums_return_mean_and_deviation(outputs: str, bias: bool) -> None:
@@ -86,7 +87,7 @@ def test_a_score_that_has_no_value(sink: str, options: str) -> None:
         serves(made, {**feeds, "n": np.array([5, 4][:batch], np.int32)}, tolerance=1e-4)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("zero", [0, 100])
 @pytest.mark.parametrize("include", [0, 1])
 @pytest.mark.parametrize("windows", [

@@ -64,12 +64,14 @@ def rows(count: int = 9) -> Any:
     return np.random.default_rng(7).standard_normal((count, 3)).astype(F)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_classifiers_of_each_kernel(kernel: str) -> None:
     found = agree(one("SVMClassifier", "label scores", **machine(3, kernel)), rows())
     assert len(set(found[0].tolist())) > 1
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
 @pytest.mark.parametrize("classes", [2, 4])
 def test_classifiers_with_scores_transformed(classes: int, transform: str) -> None:
@@ -105,7 +107,7 @@ def coupled(given: Any) -> Any:
     return p
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("classes", "seed"), [(2, 1), (2, 2), (3, 1), (3, 2), (5, 3), (12, 4)])
 def test_probabilities_are_those_of_libsvm_and_onnxruntime(classes: int, seed: int) -> None:
     settings = machine(classes, probable=True, seed=seed)
@@ -161,6 +163,7 @@ def test_classifiers_with_names_and_without_support_vectors() -> None:
         agree(made, (rows() * 3).astype(dtype))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("one_class", [0, 1])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_regressors(kernel: str, one_class: int) -> None:
@@ -175,6 +178,7 @@ def test_regressors_without_support_vectors_and_rows() -> None:
     assert evaluated(made, rows(0))[0].shape == (0, 1)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("transform", ["LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT"])
 def test_linear_regressors_with_several_targets(transform: str) -> None:
     made = one("LinearRegressor", "y", coefficients=(rows(2) / 9).ravel().tolist(), targets=2, intercepts=[0.5, 0.4],
@@ -235,6 +239,7 @@ def test_probabilities_by_label_are_dictionaries(labels: Any) -> None:
     np.testing.assert_array_equal(jn.evaluate(jn.from_onnx(made), x), x)  # a graph has the matrix
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("values", ["values_int64s", "values_floats", "values_strings"])
 @pytest.mark.parametrize("keys", [1, 3, 80])
 @pytest.mark.parametrize("opset", [2, 3, 4])

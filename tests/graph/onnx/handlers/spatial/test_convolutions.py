@@ -31,6 +31,7 @@ def described(seed: int) -> tuple[Any, Any, dict[str, Any]]:
     return x.astype(F), rng.standard_normal((group * filters, each, *kernel)).astype(F), options
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("seed", range(40))
 @both_tiers
 def test_convolutions_are_what_their_definition_says(seed: int, in_full: bool) -> None:

@@ -70,6 +70,7 @@ def _codes(wide: Any, zero: Any) -> Any:
     return np.clip(np.rint(wide) + zero.astype(np.float64), limits.min, limits.max).astype(zero.dtype)
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("seed", range(32))
 @both_tiers
 def test_conv_integer(seed: int, in_full: bool) -> None:
@@ -87,6 +88,7 @@ def test_conv_integer(seed: int, in_full: bool) -> None:
     np.testing.assert_array_equal(found, case.sums)
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("seed", range(32, 64))
 @both_tiers
 def test_qlinear_conv(seed: int, in_full: bool) -> None:
@@ -143,7 +145,7 @@ def _arrays(case: Case, inputs: dict[str, Any]) -> list[Any]:
     return [case.x, residual][: len(inputs)]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("seed", range(64, 104))
 @both_tiers
 def test_floats_between_codes_have_the_codes_of_the_evaluator(seed: int, in_full: bool) -> None:
@@ -157,7 +159,7 @@ def test_floats_between_codes_have_the_codes_of_the_evaluator(seed: int, in_full
     np.testing.assert_array_equal(_compiled(made, *arrays), jn.evaluate(jn.from_onnx(made), *arrays))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("seed", range(104, 136))
 @both_tiers
 def test_floats_between_codes_are_those_of_onnxruntime(seed: int, in_full: bool) -> None:

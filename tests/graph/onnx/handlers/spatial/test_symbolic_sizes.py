@@ -28,7 +28,7 @@ def both_ways(made: Any, *arrays: Any, sizes: dict[str, int]) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("coordinates", COORDINATES)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_resize(mode: str, coordinates: str) -> None:

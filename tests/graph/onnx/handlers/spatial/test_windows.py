@@ -58,6 +58,7 @@ def pooled(op: str, x: Any, options: dict[str, Any]) -> tuple[Any, Any]:
     return result, positions
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(60))
 def test_poolings_are_what_their_definition_says(seed: int) -> None:
     choose = random.Random(seed)

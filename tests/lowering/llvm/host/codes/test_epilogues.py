@@ -18,7 +18,7 @@ def _numbers(total: Any, scale: Any, y_scale: float, zero: int, low: int, high: 
     return codes.astype(np.int64), (codes - zero).astype(F) * F(y_scale)
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(32)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("residual", [False, True])
@@ -47,6 +47,7 @@ def test_products_between_codes(residual: bool, shape: tuple[int, int, int], dty
             np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(x, r), codes.astype(dtype))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("exponent", [-22, -40, -75, -79])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_small_scales(exponent: int, dtype: str) -> None:

@@ -28,6 +28,7 @@ def _in_two(x: Any, factors: tuple[float, float]) -> Any:
     return _rounded(exact * large + Fraction(float(_rounded(exact * small))))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_they_round_to_the_codes_of_ieee_quotients(seed: int) -> None:
     choose = random.Random(seed)

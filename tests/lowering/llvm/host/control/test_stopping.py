@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.interface import interrupts
+from joinery.lowering.llvm.host.control.sites import CANCELLED
 
 FOREVER = """
 module {
@@ -87,6 +91,69 @@ def test_what_a_handler_of_a_signal_raises_cancels_a_launch(threads: int) -> Non
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="sends a signal to a thread")
+def test_a_signal_that_another_thread_receives_cancels_a_launch() -> None:
+    """As the kernel chooses one where the main thread has another signal before it: waiting is not interrupted."""
+    kernel = jn.kernel.from_ttir(FOREVER)
+    kernel.launch(0, np.zeros(1, np.int32))  # compiled
+    main, cancelled, timed_out = threading.get_ident(), threading.Event(), list[bool]()
+
+    def expire(number: int, frame: object) -> None:
+        raise TooLate
+
+    def send() -> None:
+        time.sleep(0.1)
+        signal.pthread_kill(threading.get_ident(), signal.SIGALRM)
+        if not cancelled.wait(20):
+            timed_out.append(True)
+            signal.pthread_kill(main, signal.SIGALRM)  # or the test would never end
+
+    before = signal.signal(signal.SIGALRM, expire)
+    thread = threading.Thread(target=send)
+    try:
+        thread.start()
+        with pytest.raises(TooLate):
+            kernel.launch(4, np.zeros(1, np.int32))
+        assert not timed_out, "only a signal to the main thread cancelled it"
+    finally:
+        cancelled.set()
+        thread.join()
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_what_a_handler_raises_while_the_thread_starts_cancels_the_launch(
+    has_begun: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing launches when the caller goes on: the memory may be gone."""
+    status, seen, started = ctypes.c_int64(0), list[str](), list[threading.Thread]()
+    start = threading.Thread.start
+
+    def launch() -> None:
+        seen.append("begun")
+        until = time.monotonic() + 20
+        while status.value != CANCELLED and time.monotonic() < until:
+            time.sleep(0.001)
+        seen.append("cancelled" if status.value == CANCELLED else "never cancelled")
+
+    def interrupted(thread: threading.Thread) -> None:
+        started.append(thread)
+        if has_begun:
+            start(thread)
+            while not seen:
+                time.sleep(0.001)
+        raise TooLate
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(TooLate):
+        interrupts.launch_aside(launch, ctypes.addressof(status))
+    assert seen == (["begun", "cancelled"] if has_begun else [])
+    if not has_begun:
+        start(started[0])
+    started[0].join()
+    assert seen == (["begun", "cancelled"] if has_begun else [])
 
 
 def offsets(lines: str) -> str:

@@ -68,6 +68,7 @@ STEPS: dict[str, tuple[str, str, Step]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("loop", ["for", "while"])
 @pytest.mark.parametrize("name", STEPS)
 def test_carried_tiles(agree, name: str, loop: str) -> None:

@@ -40,6 +40,7 @@ module {{
 """
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("elem", ["i8", "i16", "f16", "i32", "f64"])
 @pytest.mark.parametrize("mask", ["", "mask", "other"])
 @pytest.mark.parametrize(("k", "s", "n"), [(0, 1, 64), (5, 1, 64), (3, 7, 50), (0, 0, 1)])
@@ -92,6 +93,7 @@ module {{
 """
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("steps", [1, 30, 60])
 @pytest.mark.parametrize("width", [8, 16, 32, 64, 128, 512])
 def test_lengths_around_whole_vectors(agree, width: int, steps: int) -> None:

@@ -36,6 +36,7 @@ def outputs(elem: str, count: int) -> np.ndarray:
     return np.zeros(count, NUMPY[elem])
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("shape", "axis"), AXES)
 def test_a_reduction_along_each_axis(agree, shape, axis) -> None:
     t = Text("i32")
@@ -49,6 +50,7 @@ def test_a_reduction_along_each_axis(agree, shape, axis) -> None:
     assert (o == expected.reshape(-1)).all()
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("elem", ["f32", "f64", "f16", "bf16", "i64", "i16", "i8"])
 @pytest.mark.parametrize("shape", [(4, 2, 2), (2, 2, 2, 2, 2, 2, 2)])
 def test_element_types(agree, shape, elem) -> None:
@@ -69,6 +71,7 @@ def test_element_types(agree, shape, elem) -> None:
         assert same.all(), (axis, n)
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize(("shape", "axis"), AXES)
 def test_what_varies_along_one_dimension(agree, shape, axis) -> None:
     """Positions along a dimension, numbers from memory along it, and both through a comparison."""
@@ -88,6 +91,7 @@ def test_what_varies_along_one_dimension(agree, shape, axis) -> None:
     assert (o.reshape(shape) == np.where(here % 2, cube + 1000 * here + y[here], cube)).all()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("shape", "elem"), each([(4, 2, 8), (2, 16, 4), (4, 2, 2, 4), (2, 2, 32, 2)], ["f32", "i8", "i64"]))
 def test_every_transpose(agree, shape, elem) -> None:
     x = numbers(elem, math.prod(shape))
@@ -116,6 +120,7 @@ def test_booleans(agree, axis) -> None:
     assert (o == np.where(odd, cube, 7).reshape(-1)).all()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("shape", [(4, 4, 4), (2, 8, 2), (2, 2, 4, 2), (4, 2, 16, 2)])
 @pytest.mark.parametrize("kind", ["none", "bound", "pattern"])
 def test_loads_and_stores_of_deep_blocks(agree, shape, kind) -> None:
@@ -170,6 +175,7 @@ def test_strides_that_only_the_launch_knows(agree, order) -> None:
     assert (o == x.reshape(shape) + y[where]).all()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dims", [(0, 1), (0, 2), (1, 2), (1,), (2,)])
 @pytest.mark.parametrize("masked", [False, True])
 def test_loads_of_smaller_blocks(agree, dims, masked) -> None:

@@ -145,6 +145,7 @@ def test_a_mask_that_changes_with_the_turn_limits_nothing_carried() -> None:
     assert found(DemandedElements(function), total) == []
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("n", [0, 1, 5, 16, 21, 64])
 @pytest.mark.parametrize("variant", [False, True])
 def test_carried_blocks_run_right(native: Any, variant: bool, n: int) -> None:
@@ -180,7 +181,7 @@ def test_two_readers_with_masks_of_their_own(native: Any, n: int, m: int) -> Non
         assert (products[m:] == 7).all()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("n", [0, 1, 7, 16, 50, 64])
 def test_a_product_of_masked_rows(native: Any, n: int) -> None:
     """Rows are masked only where the product is stored; a second product reads all of the first."""

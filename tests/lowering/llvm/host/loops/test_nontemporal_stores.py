@@ -51,7 +51,7 @@ def at_offset(size: int, dtype: np.dtype, offset: int) -> tuple[np.ndarray, np.n
     return around[first : first + size * dtype.itemsize].view(dtype), around
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("again", ["", "tt.store %op, %w, %m : tensor<BLOCKx!tt.ptr<TYPE>>"], ids=["one pass", "two passes"])
 @pytest.mark.parametrize("type_", TYPES)
 def test_rows_of_any_alignment_and_length(type_: str, again: str) -> None:

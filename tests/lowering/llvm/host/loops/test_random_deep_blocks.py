@@ -89,6 +89,7 @@ def check(agree, seed: int) -> None:
     agree(t.text(), 1, x, y, np.zeros(count, dtype), 0)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_operations(agree, seed) -> None:
     check(agree, seed)

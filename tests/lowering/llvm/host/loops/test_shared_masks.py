@@ -58,6 +58,7 @@ tt.func public @f(%x: !tt.ptr<f32>, %o: !tt.ptr<f32>, %n: i32, %k: i32) {{
 """
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("operations", list(itertools.product(("andi", "ori"), repeat=3)))
 def test_masks_of_many_levels(agree, operations: tuple[str, str, str]) -> None:
     kernel, x = text(operations), np.arange(256, dtype=np.float32)

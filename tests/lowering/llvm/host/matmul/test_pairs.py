@@ -295,7 +295,7 @@ def _bounded(found: Any, left: Any, right: Any) -> None:
     assert (error <= bound).all(), np.max(error / bound)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(36)
 @pytest.mark.parametrize(("m", "k", "n"), pairs(SIZES, [0, 1, 2, 65, 519, 2100], SIZES))
 def test_products_of_every_kind_of_operand(m: int, k: int, n: int) -> None:
     """Read in place, transposed, computed, constant, of sizes that are known and not; on all processors."""

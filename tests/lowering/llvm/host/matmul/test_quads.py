@@ -107,7 +107,7 @@ def _run(panel: Quads, target: HostTarget, a: Any, b: Any, start: Any, accumulat
     return result
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(36)
 @pytest.mark.parametrize(
     ("name", "vectors", "m", "k"),
     pairs(["vnni", "avx512", "avxvnni", "avx2", "sse"], [1, 2, 4], [0, 1, 2, 5, 6, 7, 13], [0, 1, 2, 3, 4, 5, 8, 67]),
@@ -147,7 +147,7 @@ def test_the_form_of_any_processor_is_exact(k: int) -> None:
 SIZES = [1, 2, 3, 15, 16, 17, 63, 64, 65, 130]
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(112)
 @pytest.mark.parametrize(("m", "k", "n"), pairs(SIZES, [0, *SIZES, 519, 2100], SIZES))
 def test_matmul_of_int8_is_exact(m: int, k: int, n: int) -> None:
     rng = np.random.default_rng(m + k + n)

@@ -9,7 +9,7 @@ import pytest
 from .....support.random_kernels.products import SIDES, Product
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("seed", range(24))
 def test_a_product_on_the_host(agree, seed: int) -> None:
     product = Product.random(seed, columns=(1, 8, 16, 32, 64, 128), wide=True)
@@ -17,6 +17,7 @@ def test_a_product_on_the_host(agree, seed: int) -> None:
         agree(product.text(), 2, *product.arguments(100 * seed + data))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("seed", "target"), [(seed, ("sm_80", "sm_90a")[seed % 2]) for seed in range(8)])
 def test_a_product_on_a_simulated_gpu(same, seed: int, target: str) -> None:
     product = Product.random(1000 + seed, columns=(16, 32))

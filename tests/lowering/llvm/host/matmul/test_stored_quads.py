@@ -16,7 +16,7 @@ def _codes(shape: tuple[int, ...]) -> Any:
     return np.random.default_rng(sum(shape)).integers(-128, 128, shape).astype(np.int8)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_products_with_constants(shape: tuple[int, int, int], transposed: bool) -> None:
@@ -30,6 +30,7 @@ def test_products_with_constants(shape: tuple[int, int, int], transposed: bool) 
         np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(x), expected)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("extremes", [(-128, -128), (-128, 127), (127, 127)])
 def test_sums_of_the_largest_codes(extremes: tuple[int, int]) -> None:
     x, w = np.full((17, 4099), extremes[0], np.int8), np.full((4099, 80), extremes[1], np.int8)
@@ -38,7 +39,7 @@ def test_sums_of_the_largest_codes(extremes: tuple[int, int]) -> None:
     np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(x), x.astype(np.int64) @ w.astype(np.int64))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("channels", [1, 3, 5, 64])
 @pytest.mark.parametrize("filters", [16, 40, 96])
 def test_convolutions_whose_rows_of_taps_end_within_a_quad(channels: int, filters: int) -> None:

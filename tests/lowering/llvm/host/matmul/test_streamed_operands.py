@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("rows", [1, 2, 7, 33, 127, 128])
 @pytest.mark.parametrize(("dtype", "depth", "columns"), [("float32", 1030, 1111), ("float64", 515, 2050)])
 def test_few_rows(rows: int, dtype: str, depth: int, columns: int) -> None:
@@ -20,6 +20,7 @@ def test_few_rows(rows: int, dtype: str, depth: int, columns: int) -> None:
         np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False, threads=threads)(a, b), expected)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("rows", [1, 8, 100])
 def test_bits_do_not_depend_on_planned_threads(rows: int) -> None:
     a, b = (np.random.default_rng(rows).standard_normal(shape).astype(np.float32) for shape in ((rows, 900), (900, 1536)))
@@ -39,6 +40,7 @@ def test_infinities_and_nan_stay_in_their_sums(where: str) -> None:
         np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(a, b), a @ b)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("rows", "depth"), [(1, 513), (17, 1000), (300, 4095), (5, 16_385), (70, 16_384), (300, 511)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_matrix_times_a_vector(rows: int, depth: int, dtype: str) -> None:

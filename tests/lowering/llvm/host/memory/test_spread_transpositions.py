@@ -38,6 +38,7 @@ tt.func public @f(%x: !tt.ptr<f32>, %o: !tt.ptr<f32>) {{
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("device", ["cpu", "ptxsim"])
 @pytest.mark.parametrize("order", ["1, 0", "0, 1"])
 @pytest.mark.parametrize("axis", [0, 1, 2])

@@ -61,6 +61,7 @@ def source(elem: str, count: int) -> np.ndarray:
     return np.arange(1, count + 1).astype(NUMPY[elem])
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("elem", NUMPY)
 @pytest.mark.parametrize(("rows", "columns"), [(16, 16), (4, 128), (64, 8), (2, 64), (32, 1), (1, 32)])
 def test_everything(agree, elem: str, rows: int, columns: int) -> None:
@@ -70,6 +71,7 @@ def test_everything(agree, elem: str, rows: int, columns: int) -> None:
     assert np.array_equal(found[1], x.reshape(columns, stride)[:, :rows].T)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("elem", ["f32", "f16", "i8", "f64"])
 @pytest.mark.parametrize("m", [0, 1, 16, 33, 99])
 @pytest.mark.parametrize("n", [0, 32, 47, -1])

@@ -17,6 +17,7 @@ def model(name: str, dtype: str, extent: int | str, reverse: bool) -> jn.Model:
     return jn.compile(graph, threads=1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -86,6 +87,7 @@ def test_a_reduction_takes_one_element_only_where_the_others_are_neutral(
     assert found[0] == expected
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("position", [0, 1, 7, 8, 59, 60, 63])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float16"])

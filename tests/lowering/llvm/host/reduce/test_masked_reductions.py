@@ -77,6 +77,7 @@ def masked(x: np.ndarray, axis: int, n: int, other: float) -> np.ndarray:
     return np.where(inside if axis else inside[:, None], x, np.asarray(other).astype(x.dtype))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_combination(agree, kind: str, axis: int) -> None:
@@ -93,6 +94,7 @@ def test_every_combination(agree, kind: str, axis: int) -> None:
             np.testing.assert_array_equal(found, expected, err_msg=f"other {other}, n {n}")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("kind", ["maximumf", "minimumf", "maxnumf", "minnumf", "addf"])
 @pytest.mark.parametrize("other", [math.nan, 0.0])
@@ -136,6 +138,7 @@ def test_a_select_beyond_the_mask(agree) -> None:
         np.testing.assert_array_equal(found, masked(x, 1, n, 0.5).sum(1))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("other", [0.0, -0.0])
 def test_signs_of_sums_of_zeros(agree, axis: int, other: float) -> None:

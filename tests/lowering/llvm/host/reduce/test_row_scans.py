@@ -56,6 +56,7 @@ def numbers() -> np.ndarray:
     return np.random.default_rng(8).integers(-9, 9, (ROWS, COLUMNS * CHUNKS)).astype(np.float32)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("chosen", [False, True])
 @pytest.mark.parametrize("unmasked", [False, True])
 @pytest.mark.parametrize("other", [-0.0, 2.0])
@@ -70,6 +71,7 @@ def test_masks_of_loads_and_of_stores(agree, other: float, unmasked: bool, chose
         np.testing.assert_array_equal(found, wanted, err_msg=f"{n}, {m}")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("offset", [0, 1, 5, 192, 193])
 def test_results_where_operands_lie(offset: int) -> None:
     """All is loaded before anything is stored, wherever that is."""
@@ -153,7 +155,7 @@ USES = {
 """What else is made of the carry after the store and before it, and how many times the carry before it is added."""
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("first", "last", "padding"), [(0, 63, "-0.0"), (0, 63, "1.0"), (0, 62, "-0.0"), (1, 63, "-0.0")])

@@ -12,6 +12,7 @@ from xdsl.dialects import scf
 from .....support.kernels.products import Product
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("elem", "threads", "multiple", "few"),
     [

@@ -33,6 +33,7 @@ def _attention(q: Any, k: Any, v: Any, scale: float, causal: bool) -> Any:
     return powers / powers.sum(axis=1, keepdims=True) @ v.astype(np.float32)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("q", "k", "width", "warps", "causal"),
     halved([

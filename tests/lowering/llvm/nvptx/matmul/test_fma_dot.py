@@ -29,7 +29,7 @@ BLOCKS = [(64, 64, 16, 4), (32, 64, 8, 1), (16, 16, 32, 2), (128, 32, 64, 8), (8
 """m, n, depth and warps."""
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("block", "transposed"), each(BLOCKS, ARRANGEMENTS))
 def test_operands_however_they_lie(block: tuple[int, int, int, int], transposed: tuple[bool, bool]) -> None:
     (m, n, depth, warps), (a_transposed, b_transposed) = block, transposed
@@ -40,12 +40,13 @@ def test_operands_however_they_lie(block: tuple[int, int, int, int], transposed:
     assert ("cp.async" in ptx) == (depth > 2 or a_transposed or not b_transposed)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("a_transposed", "b_transposed"), ARRANGEMENTS)
 def test_blocks_loaded_as_their_transpose(a_transposed: bool, b_transposed: bool) -> None:
     checked(Product(32, 64, 16, "f32", "f32", a_transposed, b_transposed, turned=True), 48, 4)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("multiple", "copy"), [(16, ("cg", "16")), (2, ("ca", "8")), (1, ("ca", "4"))])
 @pytest.mark.parametrize("k", [1, 6, 50, 64])
 def test_copies_are_as_wide_as_what_is_known(multiple: int, copy: tuple[str, str], k: int) -> None:

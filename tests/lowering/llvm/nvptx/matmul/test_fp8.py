@@ -25,6 +25,7 @@ def check(product: Product, target: str, warps: int = 4, k: int = 80) -> Any:
     return code
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("elem", "target", "b_transposed", "a_transposed"), pairs([E4M3, E5M2], ["sm_80", "sm_89"], [False, True], [False, True])
 )
@@ -38,6 +39,7 @@ def test_arrangements(elem: str, target: str, b_transposed: bool, a_transposed: 
 SIZES = [(16, 8, 32), (16, 16, 16), (32, 16, 128), (128, 32, 32)]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("shape", SIZES)
 @pytest.mark.parametrize("warps", [1, 4, 8])
 @both_tiers
@@ -52,7 +54,7 @@ def test_turned_blocks() -> None:
         check(Product(32, 64, 64, E4M3, "f32", True, False, turned=True), target)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("elem", "target", "transposed"), pairs([E4M3, E5M2], ["sm_80", "sm_89", "sm_120a"], [False, True])
 )
@@ -71,6 +73,7 @@ def test_every_code(elem: str, target: str, transposed: bool) -> None:
     np.testing.assert_array_equal(found, np.repeat(number[None], 16, 0))
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"])
 @pytest.mark.parametrize("b_transposed", [False, True])
 def test_bytes_go_to_the_instruction_where_few_bits_are_allowed(target: str, b_transposed: bool) -> None:
@@ -133,6 +136,7 @@ BATCHES = HEAD + """
 """
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("few", ["", FEW_BITS])
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90a"])
 @pytest.mark.parametrize(("text", "other"), [(TWICE, 1), (BATCHES, 0)])

@@ -49,7 +49,7 @@ OPERANDS = [
 TRANSPOSED = [(False, False), (False, True), (True, False), (True, True)]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("operands", "transposed"), each(OPERANDS, TRANSPOSED, times=2))
 def test_types_and_arrangements(operands: tuple[str, str, str, int], transposed: tuple[bool, bool]) -> None:
     """Operands of 8 and 32 bits become contiguous along k on their way; fp8 goes another way unless few bits are allowed."""
@@ -58,6 +58,7 @@ def test_types_and_arrangements(operands: tuple[str, str, str, int], transposed:
     assert instructions(code) == count
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_blocks_that_are_transposed_after_their_load(transposed: bool, target: str) -> None:
@@ -80,7 +81,7 @@ def test_split_float32(precision: str) -> None:
     assert instructions(code) == 3 * 4
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("block", "transposed"),
     each([
@@ -116,6 +117,7 @@ def test_other_targets_have_none(target: str) -> None:
 # -- loops ------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("turns", "delivery"),
     [(0, "late"), (1, "early"), (1, "random"), (2, "late"), (3, "early"), (3, "random"), (6, "late"), (6, "random")],
@@ -125,6 +127,7 @@ def test_any_number_of_turns(turns: int, delivery: str) -> None:
     assert re.search(r"wgmma.wait_group.sync.aligned\s+1", code.ptx)  # a turn's products are on their way in the next
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("delivery", ["late", "early", "random"])
 def test_two_warpgroups(delivery: str) -> None:
     check(Product(128, 64, 32), 5, 8, delivery=delivery)
@@ -185,6 +188,7 @@ def dots(elem: str, shapes: tuple[tuple[int, int], ...], body: str) -> jn.kernel
     return kernel(blocks, [((rows, columns), "f32")], body)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [(64, 64, 64), (128, 32, 64), (64, 128, 16)])
 def test_without_a_loop(shape: tuple[int, int, int]) -> None:
     m, n, depth = shape
@@ -226,6 +230,7 @@ def test_a_product_of_a_product(elem: str) -> None:
 # -- attention --------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("rows", "delivery"), [(64, "late"), (112, "random"), (192, "early")])
 def test_attention(rows: int, delivery: str) -> None:
     rng = np.random.default_rng(rows)
@@ -253,6 +258,7 @@ def test_queries_are_stored_once() -> None:
 PTXAS = shutil.which("ptxas")
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.skipif(PTXAS is None, reason="no ptxas on this machine")
 @pytest.mark.parametrize("name", ["matmul", "attention", "tf32", "fp8", "two groups", "int8", "scaled"])
 def test_the_assembler_neither_spills_nor_waits(name: str, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def update(shape, kind: str, elem: str, sem: str = "relaxed", scope: str = "gpu"
 KINDS = ("and", "or", "xor", "add", "max", "min", "umax", "umin", "exch")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("kind", "elem"),
     [*((kind, "i32") for kind in KINDS), *((kind, "i64") for kind in KINDS), *((kind, "i16") for kind in KINDS),
@@ -65,7 +66,7 @@ def test_bfloat16_takes_the_instruction_where_there_is_one(target: str) -> None:
     assert sorted(float(old) for old in found[3]) == list(range(32))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("shape", [(), (1,), (2,), (32,), (64,), (256,), (1024,), (1, 16), (4, 1, 8)])
 @pytest.mark.parametrize("elem", ["i8", "i16", "i32", "i64", "f32"])
 def test_an_element_acts_once_however_many_copies_there_are(shape: tuple[int, ...], elem: str) -> None:
@@ -81,6 +82,7 @@ def test_an_element_acts_once_however_many_copies_there_are(shape: tuple[int, ..
     np.testing.assert_array_equal(np.sort(found[3].reshape(-1)), np.sort(wrapped[count:]))  # the second program wrote last
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("warps", [1, 2, 8])
 @pytest.mark.parametrize("shape", [(), (1,), (16,), (64,), (512,)])
 def test_programs_of_other_sizes(warps: int, shape: tuple[int, ...]) -> None:
@@ -134,6 +136,7 @@ def test_an_old_value_decides_for_all_threads() -> None:
     assert found[1][0] == 4
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("elem", ["i8", "i16", "i32", "i64", "f16", "f32"])
 @pytest.mark.parametrize("shape", [(), (8,), (256,)])
 def test_compare_and_swap(shape: tuple[int, ...], elem: str) -> None:
@@ -149,6 +152,7 @@ def test_compare_and_swap(shape: tuple[int, ...], elem: str) -> None:
     np.testing.assert_array_equal(found[2][: None if shape else 1], changed[: None if shape else 1])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("elem", ["i8", "i16", "i32", "i64", "f16", "f32"])
 @pytest.mark.parametrize("shape", [(), (8,), (256,)])
 def test_loads_and_stores(shape: tuple[int, ...], elem: str) -> None:
@@ -217,6 +221,7 @@ tt.func public @k(%data: !tt.ptr<i32>, %p1: !tt.ptr<i32>, %out: !tt.ptr<i32>) {
     np.testing.assert_array_equal(found[2], np.arange(512)[::-1])
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("shape", [(), (4,), (256,)])
 @pytest.mark.parametrize("elem", ["i16", "i32", "i64"])
 def test_a_poll_that_times_out_tells_which_elements_came(shape: tuple[int, ...], elem: str) -> None:

@@ -28,6 +28,7 @@ def indices(shape, bound: int, elem: str = "i32"):
     return np.random.default_rng(list(shape)).integers(0, bound, shape).astype(DTYPES[elem])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("shape", "index_shape", "axis"),
     [
@@ -42,6 +43,7 @@ def test_gathers_along_any_axis(shape: tuple[int, ...], index_shape: tuple[int, 
     np.testing.assert_array_equal(out, np.take_along_axis(x, at, axis))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("elem", ["i8", "f16", "bf16", "i64", "f64"])
 @pytest.mark.parametrize("shape", [(64,), (8, 32)])
 def test_elements_of_any_width(elem: str, shape: tuple[int, ...]) -> None:
@@ -88,6 +90,7 @@ def histogram(count: int, bins: int, elem: str = "i32", masked: bool = False, ou
     return kernel([((count,), elem), *([((count,), "i8")] if masked else [])], [((bins,), out)], body)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("count", "bins"), [(1, 1), (2, 4), (16, 2), (32, 32), (128, 16), (1024, 256), (64, 512), (2048, 8)])
 @pytest.mark.parametrize("masked", [False, True])
 def test_every_element_counts_once(count: int, bins: int, masked: bool) -> None:
@@ -121,6 +124,7 @@ def test_counts_of_one_bit_are_refused() -> None:
         kernel([((32,), "i32")], [((2,), "i32")], body).ptx()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("warps", [1, 2, 8])
 @pytest.mark.parametrize(("shape", "axis"), [((64,), 0), ((1024,), 0), ((16, 8), 0)])
 def test_programs_of_other_sizes(warps: int, shape: tuple[int, ...], axis: int) -> None:

@@ -45,6 +45,7 @@ def whole(shape: tuple[int, ...], seed: int = 0, dtype: Any = np.float16) -> Any
 # -- texts of Triton --------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("warps", [4, 8])
 @pytest.mark.parametrize(("m", "n", "k"), [(200, 136, 264), (64, 8, 328), (129, 256, 8)])
 def test_a_product(m: int, n: int, k: int, warps: int) -> None:
@@ -59,6 +60,7 @@ def test_a_product(m: int, n: int, k: int, warps: int) -> None:
     assert not re.search(r"\bld\.global|\bst\.global", code.ptx)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "size"), each(["persistent", "persistent_halves"], [(1, 200, 264, 136), (2, 300, 136, 264), (3, 520, 8, 72)])
 )
@@ -73,6 +75,7 @@ def test_a_persistent_product(name: str, size: tuple[int, int, int, int]) -> Non
     assert (len(code.lowered.tensor_maps), code.lowered.producers, "stmatrix" in code.ptx) == (3, 4, True)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("length", [64, 168, 200])
 def test_attention(length: int) -> None:
     kernel, rng = kernel_of("attention"), np.random.default_rng(length)
@@ -118,6 +121,7 @@ def test_the_code_is_that_of_descriptors_that_are_parameters() -> None:
 PTXAS = shutil.which("ptxas")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(PTXAS is None, reason="no ptxas on this machine")
 @pytest.mark.parametrize(("name", "warps"), [("matmul", 4), ("persistent", 8), ("attention", 4), ("batched", 4)])
 def test_the_assembler_neither_spills_nor_waits(name: str, warps: int, tmp_path: Path) -> None:
@@ -283,6 +287,7 @@ def random_copy(rng: np.random.Generator) -> tuple[str, list[Any]]:
     return text, [first, second, *numbers, *more]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_copies(seed: int) -> None:
     rng, maps = np.random.default_rng(seed), []

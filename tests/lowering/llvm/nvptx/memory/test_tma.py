@@ -67,6 +67,7 @@ tt.func public @product(%a: !tt.tensordesc<{m}x{depth}x{elem}>, %b: !tt.tensorde
 # -- products ---------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("m", "n", "k", "warps", "delivery"),
     [
@@ -82,6 +83,7 @@ def test_a_product(m: int, n: int, k: int, warps: int, delivery: str) -> None:
     np.testing.assert_array_equal(c, (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("delivery", ["late", "early"])
 @pytest.mark.parametrize(("m", "warps", "producers"), [(32, 1, 1), (64, 1, 1), (64, 32, 0)])
 def test_as_few_and_as_many_warps_as_there_can_be(m: int, warps: int, producers: int, delivery: str) -> None:
@@ -105,7 +107,7 @@ def test_what_a_launch_has_to_know() -> None:
     assert "bulk.tensor" not in plain.ptx
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("turns", [0, 1, 5])
 @pytest.mark.parametrize(
     ("m", "n", "depth", "elem", "total", "turned"),
@@ -150,6 +152,7 @@ tt.func public @gated(%a: {da}, %b: {db}, %d: {db}, %c: {dc}, %K: i32) {{
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("m", "n"), [(64, 64), (32, 32)])
 @pytest.mark.parametrize("delivery", ["late", "random"])
 def test_two_products_read_one_block(m: int, n: int, delivery: str) -> None:
@@ -195,6 +198,7 @@ tt.func public @attention(%q: !tt.tensordesc<64x{width}xf16>, %k: {desc}, %v: {d
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("delivery", ["late", "early", "random"])
 def test_products_one_after_the_other(delivery: str) -> None:
     rows, width, length = 32, 64, 112
@@ -238,6 +242,7 @@ def persistent(extra: bool = False) -> str:
     return text.replace("%K: i32", "%tiles: i32, %K: i32")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("delivery", "extra"), each([("late", 1, 328), ("early", 2, 200), ("random", 2, 328), ("random", 1, 64)], [False, True])
 )
@@ -280,6 +285,7 @@ def test_a_warpgroup_of_its_own_hands_over_registers() -> None:
     assert 232 * 8 * 32 + 40 * 4 * 32 <= 1 << 16
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("delivery", ["late", "early", "random"])
 def test_wide_blocks_of_two_warpgroups(delivery: str) -> None:
     """128 sums per thread, four stages, which leave one block on a multiprocessor."""
@@ -355,6 +361,7 @@ def some(shape: tuple[int, ...], elem: str) -> Any:
     return np.arange(1, int(np.prod(shape)) + 1).astype(DTYPES[elem]).reshape(shape)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("shape", "elem"),
     [((16, 64), "f16"), ((4, 8), "f32"), ((8, 256), "f32"), ((512, 16), "i8"), ((32, 16), "i32"), ((1, 1, 8, 32), "f32")],
@@ -438,6 +445,7 @@ def test_lowering_twice_gives_the_same() -> None:
 PTXAS = shutil.which("ptxas")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.skipif(PTXAS is None, reason="no ptxas on this machine")
 @pytest.mark.parametrize(
     ("text", "warps", "target"),

@@ -109,6 +109,7 @@ def run(text: str, n: int, ptx: str = "", delivery: str = "late") -> Any:
     return result
 
 
+@pytest.mark.one_in(20)
 @pytest.mark.parametrize("n", [0, 1, 3])
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("delivery", ["late", "early"])

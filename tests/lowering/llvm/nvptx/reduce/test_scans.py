@@ -35,6 +35,7 @@ COMPOSE = """%s = arith.muli %a0, %b0 : i32
     tt.scan.return %s, %u : i32, i32"""
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("shape", "axis"),
     [

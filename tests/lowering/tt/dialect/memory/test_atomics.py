@@ -49,6 +49,7 @@ UFUNCS = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("kind", "elem", "dtype"),
     [

@@ -363,6 +363,7 @@ def test_long_chains_of_operations_are_not_followed_for_ever() -> None:
     np.testing.assert_array_equal(y[:8], [*x[3000:], 0, 0, 0])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("run", [interpret, launch, simulate])
 @pytest.mark.parametrize("turns", [0, 1, 2, 5])
 def test_branches_hand_over_pointers(turns: int, run: Runner) -> None:

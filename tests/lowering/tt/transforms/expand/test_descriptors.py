@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from .....support.tiers import examples
+
 Runner = Callable[..., None]
 DTYPES = {
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f8E5M2": ml_dtypes.float8_e5m2,
@@ -158,6 +160,7 @@ def largest(shape: Sequence[int], strides: Sequence[int]) -> int:
     return sum(max(extent - 1, 0) * stride for extent, stride in zip(shape, strides, strict=True)) + 1
 
 
+@pytest.mark.one_in(6)
 @both
 @pytest.mark.parametrize("kind", ["load", "pointer_load"])
 @pytest.mark.parametrize(("shape", "strides", "offsets", "block"), TAILS)
@@ -169,6 +172,7 @@ def test_loads_pad_outside(kind: str, shape: Any, strides: Any, offsets: Any, bl
     np.testing.assert_array_equal(out, read(source, shape, strides, offsets, block, "nan"))
 
 
+@pytest.mark.one_in(6)
 @both
 @pytest.mark.parametrize("kind", ["store", "pointer_store"])
 @pytest.mark.parametrize(("shape", "strides", "offsets", "block"), [tail for tail in TAILS if 0 not in tail[1]])
@@ -180,6 +184,7 @@ def test_stores_drop_what_lies_outside(kind: str, shape: Any, strides: Any, offs
     np.testing.assert_array_equal(target, expected)
 
 
+@pytest.mark.one_in(3)
 @both
 @pytest.mark.parametrize("elem", DTYPES)
 def test_every_element_type_is_read_padded_and_written(elem: str, run: Runner) -> None:
@@ -260,6 +265,7 @@ def updates(elem: str) -> dict[str, Callable[[Any, Any], Any]]:
     }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @both
 @pytest.mark.parametrize("kind", ["add", "min", "max", "and", "or", "xor", "inc", "dec", "umin", "umax"])
 @pytest.mark.parametrize("elem", ["i32", "i64"])
@@ -373,7 +379,7 @@ def accesses(draw: st.DrawFn) -> tuple[str, tuple[int, ...], tuple[int, ...], tu
     return kind, shape, tuple(strides), offsets, block, starts, draw(st.sampled_from(["f32", "i32"])), "zero"
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(accesses())
 def test_the_host_does_what_the_interpreter_and_numpy_do(case: Any) -> None:
     kind, shape, strides, offsets, block, starts, elem, padding = case

@@ -71,6 +71,7 @@ def computed(function: Callable[..., Any], dtype: Any, *operands: Any) -> Any:
         return function(*[x.astype(np.float32) for x in operands]).astype(dtype)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("format_", "operation"), each(list(FORMATS), list(BINARY)))
 def test_every_pair(format_: str, operation: str) -> None:
     dtype = FORMATS[format_]
@@ -95,6 +96,7 @@ def test_every_value(format_: str, operation: str) -> None:
         check(y, computed(UNARY[operation], dtype, x))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("format_", FORMATS)
 def test_comparisons_and_casts(format_: str) -> None:
     dtype = FORMATS[format_]

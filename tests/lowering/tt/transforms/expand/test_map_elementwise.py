@@ -76,6 +76,7 @@ def values(elem: str, count: int) -> np.ndarray:
     return RNG.normal(size=count).astype(dtype)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("shape", [(1,), (64,), (1, 16), (8, 1), (4, 8), (2, 1, 4), (2, 2, 2, 4)])
 @pytest.mark.parametrize("elem", ["f32", "bf16", "f64"])
 def test_a_straight_region(shape, elem: str) -> None:
