@@ -246,10 +246,5 @@ def log10(x: Symbol) -> Symbol:
 
 @in_float
 def cbrt(x: Symbol) -> Symbol:
-    """Compute the real cube root of x, also of negative x: exp2(log2|x| / 3) improved by one Newton step."""
-    size = apply("abs", x)
-    guess = apply("exp2", apply("mul", apply("log2", size), 1 / 3))
-    step = apply("mul", apply("sub", guess, apply("div", size, apply("mul", guess, guess))), 1 / 3)
-    root = apply("sub", guess, step)
-    regular = apply("logical_and", apply("less", size, math.inf), apply("greater", size, 0.0))
-    return apply("where", regular, _signed(root, x), x)
+    """Compute the real cube root of x, also of negative x."""
+    return apply("cbrt", x)

@@ -16,6 +16,7 @@ Otherwise it names an emitter of `lowering/tile/elements/scalar.py`:
     @trunc_div     quotient rounded towards zero; x / 0 = 0 for integers (int, uint, float)
     @rem           remainder with the dividend's sign; x rem 0 = x for integers (int, uint)
     @pow           x ** y; integers by repeated squaring, wrapping, negative exponents truncate (int, uint, float)
+    @cbrt          the cube root (float)
     @shift_left    0 when y is negative or not below the width (int, uint)
     @shift_right   arithmetic for int, logical for uint; beyond the width 0, or -1 for negative x (int, uint)
     @cast          conversion to the result dtype, by attrs rounding and saturate (bool, int, uint, float)
@@ -205,6 +206,7 @@ UNARY = (
     _math("log", "The natural logarithm of x.", ("Log", 13), cost=10),
     _math("log2", "The logarithm of x to base 2.", cost=10),
     _math("log1p", "log(1 + x), accurate near 0.", cost=12),
+    _math("cbrt", "The real cube root of x, also of negative x.", emit="@cbrt", cost=16),
     _math("sin", "The sine of x (radians).", ("Sin", 7), cost=12),
     _math("cos", "The cosine of x (radians).", ("Cos", 7), cost=12),
     _math("asin", "The arcsine of x, in [-π/2, π/2].", ("Asin", 7), cost=12),

@@ -23,8 +23,10 @@ from xdsl.ir import OpResult, SSAValue
 
 from ....graph.ops.denormal_results import DENORMAL_BELOW
 from ....promotion.dtype import DType
+from ...libdevice import elementary
 from ...tt.builder.block_builder import BlockBuilder
 from ...tt.facts import IN_RANGE, REDUCED
+from ...tt.transforms.expression import Expr
 from ...tt.types import F32, F64, I32, elem
 from .conversions import like
 
@@ -401,6 +403,13 @@ def _cubic_64(f: _Floats, a: SSAValue) -> tuple[SSAValue, SSAValue]:
     high, low = f.sum(first, second)
     low = f.add(low, f.fma(a, _TANH_64[1], first_low))
     return high, f.add(low, f.fma(lost, _CUBIC_64[0], f.fma(cube, _CUBIC_64[1], second_low)))
+
+
+def cbrt(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
+    """Emits the cube root."""
+    del dtype
+    (x,) = operands
+    return elementary.cbrt(Expr(b, x)).v
 
 
 def atan_ratio(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:

@@ -67,6 +67,7 @@ EMITTERS: dict[str, dict[str, a.Emitter]] = {
     "@x_sigmoid_tanh": {"float": activations.x_sigmoid_tanh},
     "@div_approximate": {"float": a.div_approximate},
     "@atan_ratio": {"float": activations.atan_ratio},
+    "@cbrt": {"float": activations.cbrt},
     "@shift_left": dict.fromkeys(_INTEGERS, a.shift_left),
     "@sum_of_four": {"int": a.sum_of_four},
     "@shift_right": dict.fromkeys(_INTEGERS, a.shift_right),
@@ -78,7 +79,7 @@ _CONVERSIONS = ("@cast", "@bitcast")
 _WIDENED = frozenset((
     "@sigmoid", "@floor_div", "@mod", "@trunc_div",
     "@exp_shifted", "@exp_shifted_unchecked", "@x_phi", "@x_sigmoid", "@x_sigmoid_quick", "@x_sigmoid_tanh",
-    "@atan_ratio",
+    "@atan_ratio", "@cbrt",
 ))  # fmt: skip
 """Emitters that round more than once: on 16-bit operands they compute in float32."""
 

@@ -157,6 +157,18 @@ def expm1(body: Body, call: Call, x: str) -> str:
     return body.returned("ReduceMean", body.node("Where", body.node("Equal", u, unit), x, value), wide, call.result)
 
 
+@writes("cbrt")
+def cbrt(body: Body, call: Call, x: str) -> str:
+    """Improve |x| to the power of 1/3 by a step of Newton's."""
+    x, wide = body.carried("ReduceMean", x, call.result)
+    third, size = body.constant(1 / 3, wide), body.node("Abs", x)
+    guess = body.node("Pow", size, third)
+    missed = body.node("Sub", guess, body.node("Div", size, body.node("Mul", guess, guess)))
+    root = body.node("Mul", body.node("Sub", guess, body.node("Mul", missed, third)), body.node("Sign", x))
+    above, below = (body.node(op, size, body.constant(limit, wide)) for op, limit in (("Greater", 0.0), ("Less", math.inf)))
+    return body.returned("ReduceMean", body.node("Where", body.node("And", above, below), root, x), wide, call.result)
+
+
 @writes("log1p")
 def log1p(body: Body, call: Call, x: str) -> str:
     """Compute x log(u) / (u - 1) with u = 1 + x: the error of u cancels (Kahan)."""
