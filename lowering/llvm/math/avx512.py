@@ -175,3 +175,11 @@ def rough_root(lane: Lanes, x: V) -> V:
     root = lane.mul(x, start)
     rest = lane.fma(lane.neg(root), start, 1.0)
     return lane.fma(lane.mul(root, rest), lane.fma(rest, 0.375, 0.5), root)
+
+
+def root_in_two_parts(lane: Lanes, x: V) -> tuple[V, V]:
+    """Computes √x of float32 as a sum of √x, rounded nearly, and what that lacks, for 0 and normal x; NaN of negative x."""
+    start = _estimate_rsqrt(lane, x, lane.cmp("une", x, 0.0))
+    root, half = lane.mul(x, start), lane.mul(start, 0.5)
+    root = lane.fma(lane.fma(lane.neg(root), root, x), half, root)
+    return root, lane.mul(lane.fma(lane.neg(root), root, x), half)

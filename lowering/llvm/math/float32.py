@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from ..values import V
-from . import avx512, avx512_float32
+from . import avx512, avx512_angles, avx512_float32
 from . import tables as table
 from .angle_reduction import choose_rare, large_angle_f32
 from .lanes import Lanes
@@ -355,6 +355,8 @@ def tan(lane: Lanes, x: V) -> V:
 
 @recipe("atan", "float", instructions=20)
 def atan(lane: Lanes, x: V) -> V:
+    if avx512.serves(lane):
+        return avx512.by_register(lane, avx512_angles.atan, x)
     d, a = lane.wide(), lane.widen(lane.abs(x))
     beyond = d.cmp("ogt", a, 1.0)
     z = d.div(d.select(beyond, 1.0, a), d.select(beyond, a, 1.0))
@@ -374,6 +376,8 @@ def _asin_core(d: Lanes, a: V, large: V) -> V:
 
 @recipe("asin", "float", instructions=20)
 def asin(lane: Lanes, x: V) -> V:
+    if avx512.serves(lane):
+        return avx512.by_register(lane, avx512_angles.asin, x)
     d, a = lane.wide(), lane.widen(lane.abs(x))
     large = d.cmp("ogt", a, 0.5)
     p = _asin_core(d, a, large)
@@ -383,6 +387,8 @@ def asin(lane: Lanes, x: V) -> V:
 
 @recipe("acos", "float", instructions=20)
 def acos(lane: Lanes, x: V) -> V:
+    if avx512.serves(lane):
+        return avx512.by_register(lane, avx512_angles.acos, x)
     d, wide = lane.wide(), lane.widen(x)
     a = d.abs(wide)
     large = d.cmp("ogt", a, 0.5)

@@ -141,9 +141,9 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "shift_left": np.left_shift, "shift_right": np.right_shift, "where": np.where, "negate": np.negative, "abs": np.abs,
     "sign": np.sign, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1,
     "log": np.log, "log2": np.log2, "log1p": np.log1p, "cbrt": np.cbrt, "sin": np.sin, "cos": np.cos, "asin": np.arcsin,
-    "acos": np.arccos, "atan": np.arctan, "tanh": np.tanh, "erf": scipy.special.erf, "floor": np.floor, "ceil": np.ceil, "round": np.round,
-    "trunc": np.trunc, "is_nan": np.isnan, "relu": lambda x: np.maximum(x, 0), "sigmoid": scipy.special.expit,
-    "exp_shifted": shifted, "exp_shifted_unchecked": shifted,
+    "acos": np.arccos, "atan": np.arctan, "tanh": np.tanh, "erf": scipy.special.erf, "floor": np.floor, "ceil": np.ceil,
+    "round": np.round, "trunc": np.trunc, "is_nan": np.isnan, "relu": lambda x: np.maximum(x, 0), "sigmoid":
+    scipy.special.expit, "exp_shifted": shifted, "exp_shifted_unchecked": shifted,
     "one_unless_below": lambda x, y: np.where(x < y, x.dtype.type(0), x.dtype.type(1)),
     "where_below": lambda x, y, z: np.where(y < z, x, np.zeros_like(x)),
     "x_phi": lambda x: x * scipy.special.ndtr(x), "x_sigmoid": lambda x: logistic(x, 1.0),
