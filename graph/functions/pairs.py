@@ -80,7 +80,8 @@ def _atan2(y: Symbol, x: Symbol) -> Symbol:
     high, low = [
         apply("where", steep, half, apply("where", left, whole, zero)) for half, whole, zero in zip(*sums, strict=True)
     ]
-    return _signed(high + (angle + low), y)
+    total = high + angle
+    return _signed(total + (angle - (total - high) + low), y)
 
 
 def _in_two_parts(number: Fraction, x: Symbol) -> tuple[Symbol, Symbol]:

@@ -8,17 +8,13 @@ from .constant_values import holds_array
 
 
 def is_arctangent_of_ratio(symbol: Symbol) -> bool:
-    """Returns whether a symbol is an arctangent in float32 of what lies in [0, 1] or is NaN: it has a shorter form there."""
-    return symbol.op.name == "atan" and symbol.dtype is float32 and _is_ratio(symbol.inputs[0])
+    """Returns whether a symbol is an arctangent in float32 of `where(c, 1, x / y)`, with x / y in [0, 1] or NaN.
 
-
-def _is_ratio(x: Symbol) -> bool:
-    if x.op.name == "where":
-        return _is_ratio(x.inputs[1]) and _is_ratio(x.inputs[2])
-    if x.op.name == "div":
-        return _is_smaller(x.inputs[0], _nonzero(x.inputs[1]))
-    number = _number(x)
-    return number is not None and 0 <= number <= 1
+    It has a shorter form there."""
+    if symbol.op.name != "atan" or symbol.dtype is not float32 or symbol.inputs[0].op.name != "where":
+        return False
+    _, one, ratio = symbol.inputs[0].inputs
+    return _number(one) == 1 and ratio.op.name == "div" and _is_smaller(ratio.inputs[0], _nonzero(ratio.inputs[1]))
 
 
 def _nonzero(x: Symbol) -> Symbol:

@@ -1,6 +1,6 @@
 """Instructions of AVX-512 that elementary functions are made of: tables in registers, powers of two, parts of floats.
 
-All take lanes that fill one register. `by_register` cuts other vectors into such and fills what is left, so that a function
+All take lanes that fill one register. `by_register` cuts other vectors into such, or repeats their lanes, so that a function
 has the same bits in any number of lanes, one included.
 """
 
@@ -34,10 +34,9 @@ def by_register(lane: Lanes, emit: Callable[..., V], *operands: V) -> V:
     if n == full:
         return emit(whole, *operands)
     if n == 1:
-        return fn.extract(emit(whole, *[fn.insert(values.zero(whole.type), v, 0) for v in operands]), 0)
-    if n < full:
-        wide = [fn.shuffle(v, values.zero(v.type), [*range(n), *([n] * (full - n))]) for v in operands]
-        y = emit(whole, *wide)
+        return fn.extract(emit(whole, *[fn.splat(v, full) for v in operands]), 0)
+    if n < full:  # the lanes again: what is rare in no lane stays rare
+        y = emit(whole, *[fn.shuffle(v, v, [i % n for i in range(full)]) for v in operands])
         return fn.shuffle(y, y, range(n))
     parts = [emit(whole, *[fn.shuffle(v, v, range(i, i + full)) for v in operands]) for i in range(0, n, full)]
     while len(parts) > 1:
@@ -85,7 +84,7 @@ _ROOT_RANGE = {"float": (0x0D800000, 0x7F800000), "double": (0x0780000000000000,
 
 def square_root(lane: Lanes, x: V) -> V:
     """Computes √x, rounded correctly, by the shortest way that the target has."""
-    return by_register(lane, _sqrt, x) if serves(lane) and lane.n > 1 else lane.sqrt(x)
+    return by_register(lane, _sqrt, x) if serves(lane) and lane.n * lane.width >= 512 else lane.sqrt(x)
 
 
 def _sqrt(lane: Lanes, x: V) -> V:
@@ -167,19 +166,3 @@ def is_not_positive_finite(lane: Lanes, x: V) -> V:
 
 def is_not_finite(lane: Lanes, x: V) -> V:
     return _is_of(lane, x, _NAN | _INFINITY)
-
-
-def rough_root(lane: Lanes, x: V) -> V:
-    """Computes √x with a relative error of 2^-40 for 0 and normal x; NaN of others."""
-    start = _estimate_rsqrt(lane, x, lane.cmp("une", x, 0.0))
-    root = lane.mul(x, start)
-    rest = lane.fma(lane.neg(root), start, 1.0)
-    return lane.fma(lane.mul(root, rest), lane.fma(rest, 0.375, 0.5), root)
-
-
-def root_in_two_parts(lane: Lanes, x: V) -> tuple[V, V]:
-    """Computes √x of float32 as a sum of √x, rounded nearly, and what that lacks, for 0 and normal x; NaN of negative x."""
-    start = _estimate_rsqrt(lane, x, lane.cmp("une", x, 0.0))
-    root, half = lane.mul(x, start), lane.mul(start, 0.5)
-    root = lane.fma(lane.fma(lane.neg(root), root, x), half, root)
-    return root, lane.mul(lane.fma(lane.neg(root), root, x), half)

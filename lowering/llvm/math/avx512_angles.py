@@ -7,7 +7,6 @@ two parts, a number that the polynomial starts from, and what that leaves out; t
 from __future__ import annotations
 
 from ..values import V
-from . import avx512
 from .lanes import Lanes
 
 _HALF_PI, _PI = (1.5707963705062866, -4.371139000186241e-08), (3.1415927410125732, -8.742278000372485e-08)
@@ -44,10 +43,8 @@ def _arcsine(lane: Lanes, a: V) -> tuple[V, V, V]:
     """Returns whether a is beyond 1/2, and two parts of asin(s), s being a or else √((1 - a) / 2)."""
     beyond = lane.cmp("ogt", a, 0.5)
     square = lane.select(beyond, lane.fma(a, -0.5, 0.5), lane.mul(a, a))
-    root, low = avx512.root_in_two_parts(lane, square)
-    s = lane.select(beyond, root, a)
-    tail = lane.mul(lane.mul(s, square), lane.chains(square, _ASIN))
-    return beyond, s, lane.select(beyond, lane.add(tail, low), tail)
+    s = lane.select(beyond, lane.sqrt(square), a)
+    return beyond, s, lane.mul(lane.mul(s, square), lane.poly(square, _ASIN))
 
 
 def asin(lane: Lanes, x: V) -> V:

@@ -369,8 +369,7 @@ def atan(lane: Lanes, x: V) -> V:
 def _asin_core(d: Lanes, a: V, large: V) -> V:
     """Computes asin(a) for a <= 1/2, asin(sqrt((1 - a) / 2)) where `large`."""
     t = d.select(large, d.fma(a, -0.5, 0.5), d.mul(a, a))
-    root = avx512.by_register(d, avx512.rough_root, t) if avx512.serves(d) else d.sqrt(t)
-    s = d.select(large, root, a)
+    s = d.select(large, d.sqrt(t), a)
     return d.mul(s, d.fma(t, d.poly(t, table.ASIN_WIDE), 1.0))
 
 
