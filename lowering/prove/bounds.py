@@ -59,7 +59,8 @@ class Bounds:
         pointer = self.pointer(access)
         if not isinstance(pointer, Pointer) or pointer.base == BLOCK:
             return ""
-        return self.prepared.parameters[pointer.base].name
+        target = self.world.terms.target_of(pointer.base)
+        return f"{self.prepared.parameters[target[0]].name}[:]" if target else self.prepared.parameters[pointer.base].name
 
     def pointer(self, access: Access) -> Pointer | Unknown:
         """Returns where an access reads or writes, or why that is not known."""
@@ -194,7 +195,8 @@ class Bounds:
             return Found(REFUTED, counterexample=known)
         if claims.is_never_executed(world, access, ALWAYS):
             return Found(NEVER)
-        if pointer.base not in world.extents and not access.is_gather:
+        is_target = world.terms.target_of(pointer.base) is not None
+        if pointer.base not in world.extents and not is_target and not access.is_gather:
             name = self.array(access)
             return Found(UNKNOWN, reason=f"{name} has no extent; fix: extents={{{name!r}: 'n'}}")
 

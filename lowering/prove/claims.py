@@ -28,6 +28,9 @@ def outside(world: World, access: Access, pointer: Pointer) -> Formula | None:
         axis = property_number(access.op, "axis")
         last = t.shape_of(access.op.operands[0].type)[axis] - 1
         return either(at_most(pointer.offset, -1), less(constant(last), pointer.offset))
+    target = world.terms.target_of(pointer.base)
+    if target is not None:
+        return either(at_most(pointer.offset, -1), less(target[1], pointer.offset + access.size))
     extent = world.extents.get(pointer.base)
     if extent is None:
         return None
@@ -40,7 +43,8 @@ def misaligned(world: World, access: Access, pointer: Pointer) -> Formula:
     size = access.size
     if access.is_gather:
         return FALSE
-    if world.prepared.parameters[pointer.base].alignment % size:
+    is_target = world.terms.target_of(pointer.base) is not None  # those begin at a multiple of whatever is read there
+    if not is_target and world.prepared.parameters[pointer.base].alignment % size:
         return TRUE
     rest = world.terms.floor_parts(pointer.offset, constant(size))[1] if size > 1 else constant(0)
     return at_least(rest, 1)

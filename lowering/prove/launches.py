@@ -70,6 +70,9 @@ class Launches:
         self._by_array: dict[tuple[str, str], dict[str, list[Access]]] = {}
         said = {*parsed.extents, *[each.name for each in prepared.parameters if each.rank]}
         self._unsaid = [name for name in prepared.arrays if name not in said]
+        self._not_filled = dict.fromkeys(parsed.ordered("distinct"), 1) | dict.fromkeys(parsed.points(), 0)
+        tensors = [each.name for each in prepared.parameters if each.rank]  # as many elements as their shape says
+        self._is_never_filled = any(name in self._not_filled for name in tensors)
         self.is_spent = False
 
     def sizes(self, world: World, formulas: Sequence[Formula], bound: int | None = None) -> dict[str, int] | None:
@@ -99,15 +102,28 @@ class Launches:
             return sizes, contents
         return None
 
-    def _fills(self, sizes: Mapping[str, int], contents: Mapping[str, int]) -> list[dict[str, int]]:
-        """Returns values for the elements of arrays of integers: those of a model, and 0, as far as they are allowed."""
-        ranges = self._parsed.ranges_of_contents(sizes)
+    def _fills(
+        self, sizes: Mapping[str, int], extents: Mapping[str, int], contents: Mapping[str, int]
+    ) -> list[dict[str, int]]:
+        """Returns values for the elements of arrays of integers: those of a model, and 0, as far as they are allowed.
+
+        There are none if an array that may have elements has no number for them.
+        """
+        ranges: dict[str, tuple[int, int, int]] = {}
+        for name, (low, high) in self._parsed.ranges_of_contents(sizes).items():
+            parameter = self._prepared.parameters[self._prepared.arrays[name]]
+            bits = t.bit_width(t.pointee(parameter.type))
+            least = max(-(1 << (bits - 1)), -(1 << (bits - 1)) if low is None else low)
+            most = min((1 << bits) - 1, (1 << bits) - 1 if high is None else high)
+            if least <= most:
+                ranges[name] = least, most, bits
+            elif parameter.rank or extents.get(name, 1):
+                return []
         found = []
         for wanted in (contents, {}):
             fill = dict(wanted)
-            for name, (low, high) in ranges.items():
-                pointee = t.pointee(self._prepared.parameters[self._prepared.arrays[name]].type)
-                fill[name] = _element(fill.get(name, 0), low, high, t.bit_width(pointee))
+            for name, (least, most, bits) in ranges.items():
+                fill[name] = _element(fill.get(name, 0), least, most, bits)
             if fill not in found:
                 found.append(fill)
         return found
@@ -116,11 +132,11 @@ class Launches:
         self, world: World, prop: str, accesses: tuple[Access, ...], formulas: Sequence[Formula]
     ) -> Counterexample | None:
         """Looks for a small launch in which the formulas hold, and runs it in the sanitizer; for none if one has found it."""
-        if self._confirm is None or not formulas:
+        if self._confirm is None or not formulas or self._is_never_filled:
             return None
         known = self.known(prop, accesses)
         for bound in _SMALL:
-            found = None if known is not None else self._model(world, formulas, (bound,))
+            found = None if known is not None else self._model(world, [*world.filled, *formulas], (bound,))
             if found is None:
                 continue
             sizes, contents = found
@@ -129,7 +145,9 @@ class Launches:
             extents |= {name: evaluate(extent, sizes) for name, extent in self._parsed.extents.items()}
             if x * y * z > _MAX_PROGRAMS or sum(extents.values()) > MAX_ELEMENTS:
                 continue
-            for fill in self._fills(sizes, contents):
+            if any(extents.get(name, 0) > least for name, least in self._not_filled.items()):
+                continue  # all elements of an array are one number here, which is not what is assumed of this one
+            for fill in self._fills(sizes, extents, contents):
                 if known is None:
                     self._run(self._confirm, sizes, extents, (x, y, z), fill)
                     known = self.known(prop, accesses)
@@ -215,11 +233,8 @@ def _kind(operation: str) -> str:
     return operation
 
 
-def _element(wanted: int, low: int | None, high: int | None, bits: int) -> int:
+def _element(wanted: int, least: int, most: int, bits: int) -> int:
     """Returns the number of a range, signed or unsigned, that is nearest to one, or that is the same bits."""
-    least, most = -(1 << (bits - 1)), (1 << bits) - 1
-    least = least if low is None else max(low, least)
-    most = most if high is None else min(high, most)
     unsigned = wanted + (1 << bits)
     if wanted < least <= unsigned <= most:
         return unsigned

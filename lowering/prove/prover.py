@@ -12,15 +12,17 @@ from .evaluate.values import Pointer, Unknown
 from .found import SHOWN, Found, joined, shown
 from .initialised.verdicts import Initialised
 from .launches import Confirm
+from .locks import keeps_range
 from .overflow import Overflow
 from .preparation import Access, PreparedFunction, ambiguous, renamed
 from .proof import INITIALISED, NEVER, PROPERTIES, TERMINATION, UNKNOWN, AccessVerdict, Proof
 from .races import Races
-from .specify.expressions import names_in
+from .specify.expressions import Number, arrays_in, doubtful_divisor, names_in
 from .specify.specification import GRID_NAMES, Specification
 from .termination import Termination
 from .terms.polynomials import TooLarge
 from .terms.solver import DEFAULT_LIMIT
+from .world import MAX_BYTES
 
 _NO_SIZES = (
     "no sizes were found that satisfy the assumptions; fix: simpler assumptions, or small sizes among them"
@@ -69,6 +71,21 @@ class Prover:
             pointee = t.pointee(self.prepared.parameters[arrays[name]].type)
             if not t.is_integer(pointee) or t.bit_width(pointee) == 1:
                 raise UserError(f"prove: {name} holds {pointee}; assumptions about elements are for integers")
+        for name, size in self._parsed.points().items():
+            divisor = doubtful_divisor(size)
+            if divisor is not None:
+                raise UserError(
+                    f"prove: points({name}[:], ...) divides by {divisor}[:], which may be 0 or less; "
+                    f"fix: a divisor such as max({divisor}[:], 1)"
+                )
+            if isinstance(size, Number) and size.value > MAX_BYTES:
+                raise UserError(f"prove: points({name}[:], ...): no array has {size.value} bytes; fix: 2**63 - 1 at most")
+            if t.bit_width(t.pointee(self.prepared.parameters[arrays[name]].type)) != 64:
+                raise UserError(f"prove: the elements of {name} are no addresses, which have 64 bits")
+            for each in (name, *arrays_in(size)):
+                if each not in self._parsed.extents or self.prepared.parameters[arrays[each]].rank:
+                    fix = f"fix: extents={{{each!r}: 'n'}}"
+                    raise UserError(f"prove: points({name}[:], ...) is about {each}, of which no extent is said; {fix}")
         others = {each.name for each in self.prepared.parameters} - set(numbers)
         named = {name for axis in self._parsed.grid for name in names_in(axis)}
         for name in sorted(named & set(GRID_NAMES) & set(numbers)):
@@ -101,16 +118,19 @@ class Prover:
         self._bounds.examples += [] if example is None else [example]
         self._check_contents()
         bounds = {access: self._bounds.bounds_of(access) for access in self.prepared.accesses}
-        found: list[tuple[AccessVerdict, Found]] = []
-        for prop in properties:
+        by_property: dict[str, list[tuple[AccessVerdict, Found]]] = {}
+        for prop in PROPERTIES:  # in one order, as they share what the solver may take
+            if prop not in properties:
+                continue
             if prop == TERMINATION:
                 loops = Termination(self._bounds).verdicts()
-                found += [(each, Found(each.verdict, each.condition, each.reason)) for each in loops]
+                by_property[prop] = [(each, Found(each.verdict, each.condition, each.reason)) for each in loops]
                 continue
             own = bounds
             if prop != "bounds":
                 own = _OTHERS[prop](self._bounds).verdicts()
-            found += [(self._verdict(prop, access, each), each) for access, each in own.items()]
+            by_property[prop] = [(self._verdict(prop, access, each), each) for access, each in own.items()]
+        found = [each for prop in properties for each in by_property[prop]]
         weakened = self._relying(bounds) if world.uses_contents else None
         if example is None:
             weakened = Found(UNKNOWN, reason=_NO_SIZES)
@@ -159,6 +179,9 @@ class Prover:
             position = self.prepared.arrays[name]
             for access in self.prepared.accesses:
                 pointer = self._bounds.pointer(access)
+                is_known = isinstance(pointer, Pointer)
+                if is_known and access.is_atomic and keeps_range(self._bounds.world, position, access):
+                    continue
                 if access.writes and (isinstance(pointer, Unknown) or pointer.base == position):
                     where = "there" if isinstance(pointer, Pointer) else "to an address that is not known"
                     raise UserError(

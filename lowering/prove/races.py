@@ -12,6 +12,7 @@ from . import claims
 from .bounds import Bounds
 from .evaluate.values import Pointer
 from .found import SHOWN, Found, joined, shown, worse
+from .locks import Lock, find_locks
 from .preparation import Access
 from .proof import NEVER, PROVEN, REFUTED, UNDER, UNKNOWN
 from .world import Level
@@ -28,6 +29,7 @@ class Races:
         self._bounds = bounds
         self._accesses = tuple([each for each in bounds.prepared.accesses if not each.is_gather])
         self._found: dict[Access, Found] = {}
+        self._locks: list[Lock] = []
 
     def verdicts(self) -> dict[Access, Found]:
         """Returns the verdict of every access."""
@@ -43,6 +45,7 @@ class Races:
                 groups.setdefault(pointer.base, []).append(access)
             else:
                 strays.append(access)
+        self._locks = find_locks(self._bounds, groups)
         for accesses in groups.values():
             self._group(accesses)
         self._stray(strays)
@@ -136,6 +139,8 @@ class Races:
     def _meeting(self, one: Access, two: Access) -> Found:
         if one.is_ordered and two.is_ordered and one.size == two.size:
             return Found(PROVEN)  # updates of whole elements, as both are at multiples of their size
+        if any(lock.guards(one.op) and lock.guards(two.op) for lock in self._locks):
+            return Found(PROVEN)  # one program at a time, in an order
         world, bounds = self._bounds.world, self._bounds
         pointer = bounds.pointer(one)
         assert isinstance(pointer, Pointer)

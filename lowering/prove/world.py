@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
@@ -21,6 +22,8 @@ from .specify.expressions import (
     Joined,
     Name,
     Number,
+    Ordered,
+    Points,
     arrays_in,
     has_division,
     names_in,
@@ -42,6 +45,7 @@ from .terms.formulas import (
     negated,
     within,
 )
+from .terms.orders import Element, Meaning, Order
 from .terms.polynomials import ONE, ZERO, Polynomial, constant
 from .terms.renaming import Renaming
 from .terms.solver import Budget, Solver
@@ -54,7 +58,7 @@ BLOCK = -1
 _MAX_EXTENT = (1 << 31) - 1
 _MAX_SIGNS = 150
 """Most numbers whose sign is asked for while terms are made; each question repeats what those before were about."""
-_MAX_BYTES = (1 << 63) - 1
+MAX_BYTES = (1 << 63) - 1
 """Bytes of the largest array that an address space of 64 bits could have."""
 
 
@@ -82,6 +86,7 @@ class World:
         specified: by position of a pointer parameter, the extent that the specification says.
         promises: what the text promises of sizes, as assumptions.
         offsets: the offsets of accesses that are inside their arrays, by conditions.
+        filled: that arrays of which no extent is said, but which have elements in a launch, have numbers for these.
     """
 
     def __init__(
@@ -107,7 +112,7 @@ class World:
         for name, expression in specification.extents.items():
             extent = self.size(expression)
             size = prepared.parameters[prepared.arrays[name]].element_size
-            self.base += [at_least(extent, 0), at_most(extent, _MAX_BYTES // size)]
+            self.base += [at_least(extent, 0), at_most(extent, MAX_BYTES // size)]
             self.extents[prepared.arrays[name]] = extent
             self.specified[prepared.arrays[name]] = extent
             if extent.number is None:
@@ -119,7 +124,17 @@ class World:
         self._runs: dict[Level, Run] = {}
         self._access_terms: dict[tuple[Level, Access], AccessTerms] = {}
         self.offsets: dict[tuple[Level, Access], Polynomial] = {}
+        self.filled: list[Formula] = []
         self._contents = self._ranges_of_contents()
+        for name, expression in specification.points().items():
+            ranges = "which begins at a multiple of what is read there and overlaps no array that is written"
+            others = " and ".join(dict.fromkeys(arrays_in(expression)))
+            same = f"; {others}[:] is the element at the same index" if others else ""
+            what = f"each element of {name} is the address of an array with the bytes that are said"
+            if not others:
+                some = at_least(self.extents[prepared.arrays[name]], 1)
+                self.base.append(implies(some, at_most(self.size(expression), MAX_BYTES)))
+            self.promises.append(f"{what}, {ranges}{same}")
         self.other_program = Renaming(self.terms, PROGRAM)
         self.other_lane = Renaming(self.terms, LANE)
 
@@ -199,7 +214,7 @@ class World:
                 self.base.append(implies(both(some, at_least(extent, 2)), at_least(stride, 0)))
             limits = "its extents are from 0 to 2**31 - 1"
             self.promises.append(f"the tensor of {parameter.name} fits its array, and {limits} (launches check it)")
-            most = _MAX_BYTES // parameter.element_size
+            most = MAX_BYTES // parameter.element_size
             elements = self.terms.atom(("size", f"elements of {parameter.name}"), f"{parameter.name}", 0, most)
             if position in self.specified:
                 self.base.append(at_least(elements, self.specified[position]))
@@ -209,17 +224,22 @@ class World:
                 reach = reach + (extent - 1) * stride
             self.base.append(implies(some, at_least(self.extents[position], reach)))
 
-    def size(self, expression: Expression) -> Polynomial:
-        """Returns a size as a term. Raises `UserError` for divisors that may be 0 or negative."""
+    def size(self, expression: Expression, elements: Mapping[str, Polynomial] | None = None) -> Polynomial:
+        """Returns a size as a term. Raises `UserError` for divisors that may be 0 or negative.
+
+        elements: what is meant by the elements of arrays.
+        """
         match expression:
             case Number(value):
                 return constant(value)
             case Name(name):
                 return self.symbols[name]
+            case Elements(name) if elements is not None:
+                return elements[name]
             case Elements(name):
                 raise UserError(f"prove: the elements of {name} have no single value; fix: compare them with a size")
             case Call(operation, left, right):
-                return self._combined(operation, self.size(left), self.size(right))
+                return self._combined(operation, self.size(left, elements), self.size(right, elements))
 
     def _combined(self, operation: str, x: Polynomial, y: Polynomial) -> Polynomial:
         match operation:
@@ -235,7 +255,8 @@ class World:
                 return self.terms.larger(x, y)
         if not self.terms.is_non_negative(y - 1):
             divisor = self.terms.text(y)
-            raise UserError(f"prove: {operation} by {divisor}, which may be 0 or less; fix: assume '{divisor} >= 1'")
+            fix = f"assume '{divisor} >= 1'" if y.number is None else "another divisor"
+            raise UserError(f"prove: {operation} by {divisor}, which may be 0 or less; fix: {fix}")
         if operation == "cdiv":
             return self.terms.floor_parts(x + y - 1, y)[0]
         return self.terms.floor_parts(x, y)[0 if operation == "//" else 1]
@@ -246,6 +267,8 @@ class World:
             case Joined(by, parts):
                 formulas = [self.assumption(part) for part in parts]
                 return both(*formulas) if by == "and" else either(*formulas)
+            case Ordered() | Points():
+                return TRUE
             case Comparison(relation, left, right):
                 if any(True for _ in arrays_in(assumption)):
                     return TRUE
@@ -268,7 +291,9 @@ class World:
 
     def _ranges_of_contents(self) -> dict[int, Contents]:
         """Returns the ranges of elements, which users take for signed or unsigned as their arrays are."""
-        found = {}
+        found: dict[int, Contents] = {}
+        points = self.specification.points()
+        measures = {name for size in points.values() for name in arrays_in(size)}
         for name, bounds in self.specification.contents().items():
             position = self.prepared.arrays[name]
             bits = t.bit_width(t.pointee(self.prepared.parameters[position].type))
@@ -279,10 +304,54 @@ class World:
                     low = self.terms.larger(low, value + (relation == ">"))
                 if relation in ("<", "<=", "=="):
                     high = self.terms.smaller(high, value - (relation == "<"))
-            found[position] = Contents(low, high, bits)
-            if position in self.extents:  # an array with elements has a range for them
-                self.base.append(implies(at_least(self.extents[position], 1), at_most(low, high)))
+            extent = self.extents.get(position)
+            is_sorted = name in self.specification.ordered("sorted")
+            is_distinct = name in self.specification.ordered("distinct") and extent is not None
+            order = Order(is_sorted, is_distinct, bits // 8, ZERO if extent is None else extent)
+            has_order = is_sorted or is_distinct or name in measures
+            size = points.get(name)
+            target = None if size is None else partial(self._target, found, position, size)
+            found[position] = Contents(low, high, bits, order if has_order else None, target)
+            if extent is None:
+                self.filled.append(at_most(low, high))
+            else:  # an array with elements has a range for them
+                self.base.append(implies(at_least(extent, 1), at_most(low, high)))
+                if is_distinct:  # and as many numbers in it as elements
+                    self.base.append(implies(at_least(extent, 1), at_most(extent, high - low + 1)))
+                    self.base.append(at_most(extent, 1 << bits))
         return found
+
+    def range_of_contents(self, position: int) -> tuple[int | None, int | None]:
+        """Returns the least and the largest number that elements may be; None if they are no numbers, or more is assumed."""
+        found = self._contents.get(position)
+        if found is None or found.order is not None or found.points is not None:
+            return None, None
+        return found.low.number, found.high.number
+
+    def _target(
+        self, contents: Mapping[int, Contents], table: int, size: Expression, offset: Polynomial, live: Formula
+    ) -> Polynomial:
+        """Returns the bytes of the array whose address a number is that was loaded from an array of such.
+
+        contents: of all arrays. live: where it is an element at all. Nothing is said beyond the extents of the arrays, of
+        negative numbers, which may be unsigned ones, and where the number is no element: there are no bytes then.
+        """
+        index, _ = offset.split(contents[table].bits // 8)
+        conditions = [live, at_least(index, 0), at_most(index, self.extents[table] - 1)]
+        values: dict[str, Polynomial] = {}
+        for name in dict.fromkeys(arrays_in(size)):
+            position = self.prepared.arrays[name]
+            own = contents[position]
+            half = 1 << (own.bits - 1)
+            assert own.order is not None
+            element = Element(position, index * own.order.size, TRUE, own.order)
+            value = self.terms.atom(
+                ("element", position, index), f"{name}[...]", -half, half - 1, self.terms.depends(index),
+                lambda made, own=own: [own.facts(made, TRUE)], Meaning(element=element),  # type: ignore[misc]
+            )  # fmt: skip
+            conditions += [at_most(index, self.extents[position] - 1), at_least(value, 0)]
+            values[name] = value
+        return self.terms.chosen(both(*conditions), self.size(size, values), ZERO)
 
     def level(self, level: Level) -> list[Formula]:
         """Returns conditions as formulas."""
@@ -332,6 +401,8 @@ class World:
                 ev = ev.under(ev.condition(access.mask, lanes if t.is_tensor(access.mask.type) else ()).formula)
             pointer = self._index(ev, access, lanes) if access.is_gather else ev.value(access.pointer, lanes)
             assert isinstance(pointer, Pointer | Unknown)
+            if access.writes and isinstance(pointer, Pointer) and self.terms.target_of(pointer.base) is not None:
+                pointer = Unknown("a write to an array whose address is loaded: others may have the same one")
             found = self._access_terms[level, access] = AccessTerms(ev.formula, pointer)
         return found
 
@@ -348,4 +419,4 @@ def others(one: Sequence[Polynomial], renaming: Renaming) -> list[Formula]:
     return [negated(equal(each, renaming.polynomial(each))) for each in one]
 
 
-__all__ = ["ALWAYS", "BLOCK", "AccessTerms", "Level", "World", "others"]
+__all__ = ["ALWAYS", "BLOCK", "MAX_BYTES", "AccessTerms", "Level", "World", "others"]

@@ -19,16 +19,14 @@ from ..terms.formulas import (
     TRUE,
     Formula,
     Truth,
-    at_least,
-    at_most,
     both,
     either,
     equal,
     implies,
-    less,
     negated,
     within,
 )
+from ..terms.orders import Element, Meaning
 from ..terms.polynomials import ZERO, Polynomial, constant
 from . import arithmetic
 from .contexts import NotModelled, context
@@ -273,36 +271,34 @@ def _loaded(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
         return None
     contents = ev.run.contents.get(pointer.base)
     if contents is None or not contents.is_element(pointer.offset, t.bit_width(ssa.type)):
-        unknown = ev.free(ssa, lanes)
-        assert isinstance(unknown, Integer)
-        ev.terms.loaded.update(dict.fromkeys(unknown.value.atoms, pointer.base))
-        return unknown
+        return ev.free(ssa, lanes, pointer.base if pointer.base >= 0 else None)
     low, high = contents.low, contents.high
     mask = own.condition(op.operands[1], lanes).formula if len(op.operands) > 1 else TRUE
     other = own.value(op.operands[2], lanes) if len(op.operands) > 2 else None
     given = own.formula
     live = both(given, mask)
     width = t.bit_width(ssa.type)
-    half, all_ = 1 << (width - 1), 1 << width
-    depends = ev.run.loops(ssa) | ev.terms.depends(*lanes) | ev.terms.formula_depends(live)
+    half = 1 << (width - 1)
+    depends = ev.run.loops(ssa) | ev.terms.depends(*lanes, pointer.offset) | ev.terms.formula_depends(live)
 
     def facts(made: Polynomial) -> list[Formula]:
-        # The array may hold unsigned numbers: then its user speaks of those. Each condition has a number of this width that
-        # satisfies it, as facts exclude no run: that there is one in the range is a condition, too.
-        inside = both(at_least(made, low), at_most(made, high))
-        unsigned = both(less(made, 0), at_least(made + all_, low), at_most(made + all_, high))
-        some = both(at_most(low, high), at_most(low, all_ - 1), at_least(high, -half))
-        found = [implies(both(live, some), either(inside, unsigned))]
+        found = [contents.facts(made, live)]
         number = other.value.number if isinstance(other, Integer) else None
         if number is not None and mask not in (TRUE, FALSE):
             found.append(implies(both(given, negated(mask)), equal(made, number)))
         return found
 
     ev.run.loads[op] = None
-    key = (ssa, lanes, "contents", given, mask, low, high, other)
-    made = ev.terms.atom(key, f"loaded {ssa.name_hint or ''}".strip(), -half, half - 1, depends, facts)
-    ev.terms.loaded.update(dict.fromkeys(made.atoms, pointer.base))
-    return Integer(made, width)
+    # Under other conditions the offset may be another term, congruent to this one in these runs alone: then it is another atom.
+    key = (ssa, lanes, "contents", given, mask, low, high, other, pointer)
+    order, points = contents.order, contents.points
+    meaning = Meaning(
+        pointer.base,
+        None if order is None else Element(pointer.base, pointer.offset, live, order),
+        None if points is None else ev.terms.target(pointer.base, points(pointer.offset, live)),
+    )
+    name = f"loaded {ssa.name_hint or ''}".strip()
+    return Integer(ev.terms.atom(key, name, -half, half - 1, depends, facts, meaning), width)
 
 
 RULES: dict[str, Rule] = {

@@ -17,6 +17,7 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from ...tt import types as t
 from ..terms.atoms import LANE, PROGRAM, Terms
 from ..terms.formulas import Flag, Formula, Truth, both, is_larger, less, negated, within
+from ..terms.orders import Meaning
 from ..terms.polynomials import ZERO, Polynomial, TooLarge
 from ..terms.solver import Solver
 from .blocks import Blocks
@@ -201,8 +202,8 @@ class Evaluator:
         assert isinstance(found, Condition)
         return found
 
-    def free(self, ssa: SSAValue, lanes: Lanes) -> Value:
-        """Returns an integer or condition of which nothing but its type is known."""
+    def free(self, ssa: SSAValue, lanes: Lanes, array: int | None = None) -> Value:
+        """Returns an integer or condition of which nothing but its type is known. array: whose element it is."""
         from_op = ssa.op.name if isinstance(ssa, OpResult) else "carried"
         name = f"{from_op} {ssa.name_hint or ''}".strip()
         if not t.is_integer(ssa.type):
@@ -212,7 +213,8 @@ class Evaluator:
         if width == 1:
             return Condition(Flag(self.terms.flag((ssa, lanes), name, depends)))
         half = 1 << (width - 1)
-        return Integer(self.terms.atom((ssa, lanes), name, -half, half - 1, depends), width)
+        meaning = None if array is None else Meaning(array)
+        return Integer(self.terms.atom((ssa, lanes, array), name, -half, half - 1, depends, meaning=meaning), width)
 
     # What rules ask
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 from ....promotion.dataclass import dataclass
 from ...integers import signed
-from ..terms.formulas import Formula
+from ..terms.formulas import Formula, at_least, at_most, both, either, implies, less
+from ..terms.orders import Order
 from ..terms.polynomials import Polynomial, constant
 
 
@@ -38,7 +40,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """An address: `offset` bytes, modulo 2 ** 64, behind the parameter at position `base`."""
+    """An address: `offset` bytes, modulo 2 ** 64, behind the parameter at position `base`.
+
+    A negative base is none of these: see `Terms.target`.
+    """
 
     base: int
     offset: Polynomial
@@ -57,11 +62,27 @@ class Contents:
 
     Attributes:
         bits: the width of an element.
+        order: how they are to each other; None if nothing is said of that.
+        points: for an element that is an address, by its offset and where it is loaded, the bytes of the array that it is of.
     """
 
     low: Polynomial
     high: Polynomial
     bits: int
+    order: Order | None = None
+    points: Callable[[Polynomial, Formula], Polynomial] | None = None
+
+    def facts(self, made: Polynomial, live: Formula) -> Formula:
+        """Returns what is known of a number of this width that is an element where `live` holds.
+
+        The array may hold unsigned numbers: then its user speaks of those. Each condition has a number of this width that
+        satisfies it, as facts exclude no run: that there is one in the range is a condition, too.
+        """
+        half, all_ = 1 << (self.bits - 1), 1 << self.bits
+        inside = both(at_least(made, self.low), at_most(made, self.high))
+        unsigned = both(less(made, 0), at_least(made + all_, self.low), at_most(made + all_, self.high))
+        some = both(at_most(self.low, self.high), at_most(self.low, all_ - 1), at_least(self.high, -half))
+        return implies(both(live, some), either(inside, unsigned))
 
     def is_element(self, offset: Polynomial, bits: int) -> bool:
         """Returns whether a number of this width, as many bytes behind the array's beginning, is one of its elements."""

@@ -65,11 +65,34 @@ class Joined:
     parts: tuple[Assumption, ...]
 
 
-Assumption: TypeAlias = Comparison | Joined
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """How the elements of an array are to each other.
+
+    Attributes:
+        how: "sorted", none is less than one before it, or "distinct", no two are equal.
+    """
+
+    how: str
+    elements: Elements
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Each element of an array is the address of one of `size` bytes, where `lens[:]` is the element at the same place."""
+
+    elements: Elements
+    size: Expression
+
+
+Assumption: TypeAlias = Comparison | Joined | Ordered | Points
 
 RELATIONS = ("<=", ">=", "==", "!=", "<", ">")
 _TOKEN = re.compile(r"\s*(?:(?P<number>[0-9]+)|(?P<name>[A-Za-z_][\w.]*)|(?P<sign>\[:\]|\*\*|//|<=|>=|==|!=|[-+*%<>(),]))")
+_DIVISIONS = ("//", "%", "cdiv")
 _FUNCTIONS = ("cdiv", "min", "max")
+_ORDERS = ("sorted", "distinct")
+_POINTS = "points"
 
 
 class _Reader:
@@ -190,6 +213,8 @@ class _Reader:
         return parts[0] if len(parts) == 1 else Joined("and", tuple(parts))
 
     def _chain(self) -> Assumption:
+        if self.peek() in (*_ORDERS, _POINTS) and self.tokens[self.at + 1 : self.at + 2] == ["("]:
+            return self._said_of_elements()
         left = self.size()
         found: list[Assumption] = []
         while relation := self.take(*RELATIONS):
@@ -199,6 +224,21 @@ class _Reader:
         if not found:
             self.fail("it compares nothing")
         return found[0] if len(found) == 1 else Joined("and", tuple(found))
+
+
+    def _said_of_elements(self) -> Ordered | Points:
+        what = self.take(*_ORDERS, _POINTS)
+        self.expect("(")
+        elements = self._atom()
+        if not isinstance(elements, Elements):
+            self.fail(f"{what}(...) is said of the elements of an array, as in {what}(idx[:]{', 64' * (what == _POINTS)})")
+        if what != _POINTS:
+            self.expect(")")
+            return Ordered(what, elements)
+        self.expect(",")
+        size = self.size()
+        self.expect(")")
+        return Points(elements, size)
 
 
 def parse_size(text: str, what: str) -> Expression:
@@ -229,9 +269,22 @@ def arrays_in(expression: Expression | Assumption) -> Iterator[str]:
     return (each.name for each in _parts(expression) if isinstance(each, Elements))
 
 
+def doubtful_divisor(expression: Expression) -> str | None:
+    """Returns an array by whose elements an expression divides though they may be 0 or less; None if there is none."""
+    for each in _parts(expression):
+        if isinstance(each, Call) and each.operation in _DIVISIONS:
+            divisor = each.right
+            is_positive = isinstance(divisor, Call) and divisor.operation == "max" and any(
+                isinstance(part, Number) and part.value >= 1 for part in (divisor.left, divisor.right)
+            )  # fmt: skip
+            for name in () if is_positive else arrays_in(divisor):
+                return name
+    return None
+
+
 def has_division(expression: Expression | Assumption) -> bool:
     """Returns whether there is a quotient or remainder in an expression."""
-    return any(isinstance(each, Call) and each.operation in ("//", "%", "cdiv") for each in _parts(expression))
+    return any(isinstance(each, Call) and each.operation in _DIVISIONS for each in _parts(expression))
 
 
 def is_sum(expression: Expression) -> bool:
@@ -250,6 +303,11 @@ def _parts(expression: Expression | Assumption) -> Iterator[Expression | Assumpt
         case Joined(_, parts):
             for part in parts:
                 yield from _parts(part)
+        case Ordered(_, elements):
+            yield elements
+        case Points(elements, size):
+            yield elements
+            yield from _parts(size)
 
 
 def evaluate(expression: Expression, values: Mapping[str, int]) -> int:
@@ -286,6 +344,8 @@ def holds(assumption: Assumption, values: Mapping[str, int]) -> bool:
     match assumption:
         case Joined(by, parts):
             return (all if by == "and" else any)(holds(part, values) for part in parts)
+        case Ordered() | Points():
+            return True
         case Comparison(relation, left, right):
             if any(True for _ in arrays_in(assumption)):
                 return True
@@ -294,6 +354,6 @@ def holds(assumption: Assumption, values: Mapping[str, int]) -> bool:
 
 
 __all__ = [
-    "Assumption", "Call", "Comparison", "Elements", "Expression", "Joined", "Name", "Number", "arrays_in", "evaluate",
-    "has_division", "holds", "is_sum", "names_in", "parse_assumption", "parse_size",
+    "Assumption", "Call", "Comparison", "Elements", "Expression", "Joined", "Name", "Number", "Ordered", "Points", "arrays_in",
+    "doubtful_divisor", "evaluate", "has_division", "holds", "is_sum", "names_in", "parse_assumption", "parse_size",
 ]  # fmt: skip

@@ -15,6 +15,8 @@ from .expressions import (
     Joined,
     Name,
     Number,
+    Ordered,
+    Points,
     arrays_in,
     evaluate,
     holds,
@@ -183,9 +185,9 @@ class ParsedSpecification:
                     waiting += parts
 
     def contents(self) -> dict[str, list[tuple[str, Expression]]]:
-        """Returns what is assumed of the elements of arrays: by name, pairs (relation, size).
+        """Returns what is assumed of the elements of arrays: by name, pairs (relation, size); none where only an order is.
 
-        Raises `UserError` for what is no bound, or stands beside an `or`.
+        Raises `UserError` for what is no bound and no order, or stands beside an `or`.
         """
         found: dict[str, list[tuple[str, Expression]]] = {}
         for text, assumption in self.assume:
@@ -202,9 +204,39 @@ class ParsedSpecification:
                         found.setdefault(name, []).append((_MIRRORED[relation], left))
                     case Comparison() as other if not list(arrays_in(other)):
                         continue
+                    case Ordered(_, Elements(name)):
+                        found.setdefault(name, [])
+                    case Points() as points:
+                        found.update({name: found.get(name, []) for name in arrays_in(points)})
                     case _:
                         hint = "elements are compared with sizes, as in '0 <= idx[:] < n'"
                         raise UserError(f"prove: assumption {text!r}: {hint}")
+        return found
+
+    def ordered(self, how: str) -> frozenset[str]:
+        """Returns the arrays of which an order of elements is assumed: "sorted" or "distinct"."""
+        found: set[str] = set()
+        waiting = [assumption for _, assumption in self.assume]
+        while waiting:
+            match waiting.pop():
+                case Joined("and", parts):
+                    waiting += parts
+                case Ordered(own, Elements(name)) if own == how:
+                    found.add(name)
+        return frozenset(found)
+
+    def points(self) -> dict[str, Expression]:
+        """Returns how many bytes the arrays have that elements are addresses of, by the array of these elements."""
+        found: dict[str, Expression] = {}
+        waiting = [assumption for _, assumption in self.assume]
+        while waiting:
+            match waiting.pop():
+                case Joined("and", parts):
+                    waiting += parts
+                case Points(Elements(name), size):
+                    if name in found:
+                        raise UserError(f"prove: points({name}[:], ...) is assumed twice; fix: one of the two")
+                    found[name] = size
         return found
 
     def ranges_of_contents(self, values: Mapping[str, int]) -> dict[str, tuple[int | None, int | None]]:

@@ -29,6 +29,7 @@ from .formulas import (
     negated,
     polynomials_of,
 )
+from .orders import Element, Meaning
 from .polynomials import ONE, ZERO, Monomial, Polynomial, TooLarge, constant, variable
 
 Range = tuple[int | None, int | None]
@@ -48,6 +49,7 @@ class Atom:
     Attributes:
         depends: by what it may differ: PROGRAM, LANE, and the loops with an iteration of their own in it. What depends on
             nothing is one number for all programs: sizes, and what is made of them.
+        meaning: what memory has to do with it.
     """
 
     name: str
@@ -55,10 +57,15 @@ class Atom:
     high: int | None
     depends: frozenset[Hashable]
     facts: tuple[Formula, ...] = field(default=())
+    meaning: Meaning | None = None
 
 
 class Terms:
-    """The atoms and flags of one proof."""
+    """The atoms and flags of one proof.
+
+    All conditions, programs and properties share them. What is said of an atom is said when it is made, and of whatever asks
+    for one with the same key it must be the same: nothing here is ever replaced.
+    """
 
     def __init__(self) -> None:
         self.atoms: list[Atom] = []
@@ -69,14 +76,24 @@ class Terms:
         self._flag_facts: list[tuple[Formula, ...]] = []
         self.loaded: dict[int, int] = {}
         """Atoms that are elements of arrays: the position of the parameter."""
+        self.addresses: dict[int, int] = {}
+        """Atoms that are addresses of arrays: the base of pointers behind them."""
+        self.targets: list[tuple[int, Polynomial]] = []
+        """Arrays that elements of others are addresses of: the position of the parameter with these elements, and bytes."""
+        self.elements: dict[int, Element] = {}
+        """Atoms that are elements of arrays whose elements have an order."""
         self.is_proven: Callable[[Formula], bool] = lambda formula: False
         self._ranges: dict[Monomial, Range] = {}
 
     def atom(
         self, key: Hashable, name: str, low: int | None = None, high: int | None = None,
         depends: Iterable[Hashable] = (), facts: Callable[[Polynomial], Sequence[Formula]] | None = None,
+        meaning: Meaning | None = None,
     ) -> Polynomial:  # fmt: skip
-        """Returns the atom of this key, which is made at the first call. facts: what defines it, made once."""
+        """Returns the atom of this key, which is made at the first call. facts: what defines it, made once.
+
+        The key holds all that range, facts and meaning are made of.
+        """
         number = self._numbers.get(key)
         if number is None:
             number = len(self.atoms)
@@ -85,18 +102,46 @@ class Terms:
             if low is not None and high is not None and low > high:
                 raise InternalError(f"prove: {name} could be no number: {low} is above {high}")
             self._numbers[key] = number
-            made = Atom(_shortened(name), low, high, frozenset(depends))
+            made = Atom(_shortened(name), low, high, frozenset(depends), meaning=meaning)
             self.atoms.append(made)
+            if meaning is not None:
+                self._note(number, made, meaning)
             if facts is not None:
                 found = tuple([each for each in facts(variable(number)) if not isinstance(each, Truth)])
                 self._check(made.name, made.depends, found)
                 made.facts = found
+        elif self.atoms[number].meaning != meaning:
+            raise InternalError(f"prove: {self.atoms[number].name} is two different numbers of memory")
         return variable(number)
+
+    def _note(self, number: int, made: Atom, meaning: Meaning) -> None:
+        element = meaning.element
+        if element is not None:
+            if not self.depends(element.offset) | self.formula_depends(element.live) <= made.depends:
+                raise InternalError(f"prove: where {made.name} is loaded depends on more than what it is about")
+            self.elements[number] = element
+        if meaning.array is not None:
+            self.loaded[number] = meaning.array
+        if meaning.target is not None:
+            self.addresses[number] = meaning.target
 
     def _check(self, name: str, depends: frozenset[Hashable], facts: Sequence[Formula]) -> None:
         for each in facts:
             if not self.formula_depends(each) <= depends:
                 raise InternalError(f"prove: a fact of {name} depends on more than what it is about")
+
+    def target(self, array: int, size: Polynomial) -> int:
+        """Returns the base of pointers into an array whose address is an element of a parameter's array.
+
+        Arrays of one base are not the same one, but have equally many bytes.
+        """
+        if (array, size) not in self.targets:
+            self.targets.append((array, size))
+        return -2 - self.targets.index((array, size))
+
+    def target_of(self, base: int) -> tuple[int, Polynomial] | None:
+        """Returns the parameter with the addresses, and the bytes of the array, for the base of pointers into a target."""
+        return self.targets[-2 - base] if base <= -2 else None
 
     def number_of(self, key: Hashable) -> int | None:
         """Returns the number of an atom that exists already."""

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 
 from .atoms import Terms
 from .formulas import Flag, Formula, mapped
+from .orders import Element, Meaning
 from .polynomials import Polynomial
 
 
@@ -45,9 +46,19 @@ class Renaming:
                 value = self._terms.atom(
                     ("renamed", self._of, number), f"{own.name}'", own.low, own.high, own.depends,
                     lambda made: [self.formula(fact) for fact in self._with(number, made, own.facts)],
+                    self._meaning(own.meaning),
                 )  # fmt: skip
             self._values[number] = value
         return value
+
+    def _meaning(self, own: Meaning | None) -> Meaning | None:
+        """Returns which element a copy is: the array, with its order, is the same for all programs and lanes."""
+        element = None if own is None else own.element
+        if element is None:
+            return None
+        return Meaning(
+            element=Element(element.array, self.polynomial(element.offset), self.formula(element.live), element.order)
+        )
 
     def _with(self, number: int, made: Polynomial, facts: tuple[Formula, ...]) -> tuple[Formula, ...]:
         """Returns facts, in which the atom itself is its copy from now on."""

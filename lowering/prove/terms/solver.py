@@ -27,6 +27,7 @@ from .formulas import (
     polynomials_of,
 )
 from .lemmas import product_lemmas, products_in, small_factors
+from .orders import orders
 from .polynomials import ONE, Monomial, Polynomial
 
 DEFAULT_LIMIT = 2_000_000
@@ -187,9 +188,11 @@ class Solver:
         return found
 
     def _with_facts(self, formulas: list[Formula]) -> set[int]:
-        """Adds the facts of all atoms and flags to the formulas, and returns the atoms."""
+        """Adds the facts of all atoms and flags, and the orders of elements, to the formulas, and returns the atoms."""
         seen: set[int] = set()
         flags: set[int] = set()
+        elements = self._terms.elements
+        related: set[Formula] = set()
         at = 0
         while at < len(formulas):
             for flag in flags_of((formulas[at],)):
@@ -202,6 +205,11 @@ class Solver:
                         seen.add(atom)
                         formulas += self._terms.atoms[atom].facts
             at += 1
+            if at == len(formulas):  # what an order says of two elements may be about more atoms, with facts of their own
+                loaded = {atom: elements[atom] for atom in seen & elements.keys()}
+                new = [each for each in orders(loaded) if each not in related]
+                related.update(new)
+                formulas += new
         return seen
 
     def _formula(self, formula: Formula) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("z3")
 
-from ...support.proving import exhausting, far_runs, stating
+from ...support.proving import contents, exhausting, far_runs, stating
 from ...support.proving.differential import MAKERS, check
 from ...support.proving.makers.small_counting import small_counting_kernel
 from ...support.proving.makers.small_kernels import SmallKernel, small_kernel
@@ -92,3 +92,33 @@ def test_what_is_proven_of_many_small_kernels_holds_for_nearly_all_sizes(
     """`python -m tests.support.proving.exhausting SEED COUNT counters` tries others."""
     for seed in range(first, first + 50):
         exhausting.check(seed, make)
+
+
+@pytest.mark.parametrize("kind", contents.MAKERS)
+def test_what_is_proven_of_kernels_over_tables_holds(kind: str) -> None:
+    found = sum([contents.check(kind, seed, 3) for seed in range(10)], Counter())
+    assert found["bounds", "proven under"] + found["bounds", "proven"] > 3
+    assert found["bounds", "unknown"] > 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", contents.MAKERS)
+@pytest.mark.parametrize("first", range(1000, 2000, 100))
+def test_what_is_proven_of_many_kernels_over_tables_holds(first: int, kind: str) -> None:
+    """`python -m tests.support.proving.contents ordered SEED COUNT LAUNCHES` tries others."""
+    for seed in range(first, first + 100):
+        contents.check(kind, seed, 8)
+
+
+def test_what_is_proven_of_kernels_with_locks_holds_in_every_order_of_two_programs() -> None:
+    found = sum([contents.check_locks(seed) for seed in range(12)], Counter())
+    assert found["races", "proven"] > 3
+    assert found["races", "unknown"] > 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 2000, 250))
+def test_what_is_proven_of_many_kernels_with_locks_holds_in_every_order_of_two_programs(first: int) -> None:
+    """`python -m tests.support.proving.contents locking SEED COUNT 0` tries others."""
+    for seed in range(first, first + 250):
+        contents.check_locks(seed)

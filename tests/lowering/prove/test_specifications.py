@@ -457,3 +457,27 @@ def test_a_reshape_that_may_reorder_has_elements_in_any_order(form: str) -> None
       tt.return
     }}""")
     assert made.prove((), {"x": 8}, 1, ("bounds",)).verdict("bounds") == "unknown"
+
+
+@pytest.mark.parametrize(("assume", "verdict"), [
+    (["0 <= idx[:] < m"], "unknown"),  # m = 0 has no elements, and for m > 0 all are inside
+    (["0 <= idx[:] < m", "m <= 0"], "unknown"),
+    (["300 <= idx[:]"], "unknown"),
+    (["0 <= idx[:] <= m"], "refuted"),
+])  # fmt: skip
+def test_no_launch_has_elements_in_a_range_that_is_empty(assume: list[str], verdict: str) -> None:
+    """Without an extent of idx: it has elements in launches, so there are numbers that these may be."""
+    subject = jn.kernel.from_ttir("""tt.func public @k(%idx: !tt.ptr<i8>, %o: !tt.ptr<i32>) {
+  %p = tt.get_program_id x : i32
+  %a = tt.addptr %idx, %p : !tt.ptr<i8>, i32
+  %n = tt.load %a : !tt.ptr<i8>
+  %v = arith.extui %n : i8 to i32
+  %b = tt.addptr %o, %v : !tt.ptr<i32>, i32
+  %c = tt.load %b : !tt.ptr<i32>
+  tt.return
+}""")
+    proof = subject.prove([*assume, "m <= 100"], {"o": "m"}, "n", ("bounds",))
+    assert proof.verdict("bounds") == verdict
+    for each in proof.accesses:
+        if each.counterexample is not None:
+            assert dict(each.counterexample.sizes)["m"] >= 0
