@@ -81,12 +81,16 @@ def log1p(lane: Lanes, x: V) -> V:
     return lane.select(lane.cmp("oeq", x, 0.0), x, avx512.log_domain(lane, y, total))
 
 
-def log2(lane: Lanes, x: V) -> V:
-    """Computes log2 as k + log2(m), rounded nearly once: r, r / ln2 and r² / 2 ln2 go in two parts."""
+def _log2_terms(lane: Lanes, x: V) -> tuple[V, V, V, V, V]:
+    """Returns parts of log2 of finite x > 0, but for what is of third order in r, beside r, r² and what r² lacks.
+
+    The first is k + log2(c) + (r - r²/2) / ln2 for x = 2^k m and m = (1 + r) c, the second what it lacks: r, r / ln2 and
+    r² / 2 ln2 go in two parts.
+    """
     k, m, inverse, index = avx512.parts_for_log(lane, x)
     product, r_low = lane.two_product(m, inverse)
     r = lane.sub(product, 1.0)  # exact
-    r_low = lane.fma(lane.neg(r_low), r, r_low)
+    r_low = lane.fma(r_low, lane.fma(r, r, lane.neg(r)), r_low)  # r_low / (1 + r), nearly
     log2e, log2e_low = table.LOG2E_64
     linear, lost = lane.two_product(r, log2e)
     lost = lane.fma(r_low, log2e, lane.fma(r, log2e_low, lost))
@@ -94,11 +98,43 @@ def log2(lane: Lanes, x: V) -> V:
     total, rest = lane.fast_two_sum(lane.add(k, avx512.look_up(lane, points.LOG2_AT, index)), linear)
     half = lane.mul(square, -log2e / 2)
     half_low = lane.fma(square_low, -log2e / 2, lane.fma(square, -log2e / 2, lane.neg(half)))
+    half_low = lane.fma(square, -log2e_low / 2, half_low)
     total, more = lane.fast_two_sum(total, half)
-    cubic = lane.mul(lane.mul(square, r), lane.chains(r, points.LOG2_STEP, square))
     low = lane.add(avx512.look_up(lane, points.LOG2_AT_LOW, index), lane.add(lost, half_low))
-    y = lane.add(total, lane.add(lane.add(rest, more), lane.add(cubic, low)))
-    return avx512.log_domain(lane, y, x)
+    return total, lane.add(lane.add(rest, more), low), r, square, square_low
+
+
+def log2(lane: Lanes, x: V) -> V:
+    """Computes log2, rounded nearly once."""
+    total, low, r, square, _ = _log2_terms(lane, x)
+    cubic = lane.mul(lane.mul(square, r), lane.chains(r, points.LOG2_STEP, square))
+    return avx512.log_domain(lane, lane.add(total, lane.add(low, cubic)), x)
+
+
+_LARGE = 2.0**65
+"""Exponents beyond this are as good as this one: 2^-53 is the least logarithm but 0."""
+
+
+def power(lane: Lanes, x: V, y: V) -> V:
+    """Computes x^y for finite x > 0 and finite y, as 2^(y log2 x) with the logarithm and the product in two parts."""
+    total, low, r, square, square_low = _log2_terms(lane, x)
+    third, third_low = points.LOG2_THIRD
+    cube, cube_low = lane.two_product(square, r)
+    cubic, cubic_low = lane.two_product(cube, third)
+    cubic_low = lane.fma(cube, third_low, lane.fma(lane.fma(square_low, r, cube_low), third, cubic_low))
+    total, more = lane.fast_two_sum(total, cubic)
+    fourth = lane.mul(square, square)
+    low = lane.fma(fourth, lane.chains(r, points.LOG2_FROM_FOURTH, square), lane.add(low, lane.add(more, cubic_low)))
+    high, low = lane.fast_two_sum(total, low)
+    y = lane.at_least(lane.at_most(y, _LARGE), -_LARGE)
+    exponent, missed = lane.two_product(y, high)
+    missed = lane.fma(y, low, missed)
+    missed = lane.select(lane.cmp("olt", lane.abs(exponent), 1100.0), missed, 0.0)
+    exponent = lane.at_least(lane.at_most(exponent, 1100.0), -1100.0)
+    shifted = lane.add(exponent, SIXTEENTHS)
+    k = lane.sub(shifted, SIXTEENTHS)
+    r = lane.add(lane.sub(exponent, k), missed)
+    return avx512.scale(lane, _exp2_of(lane, shifted, lane.mul(r, lane.poly(r, points.EXP2_STEP))), k)
 
 
 def sine_wave(lane: Lanes, x: V, quarter: int) -> V:

@@ -192,6 +192,18 @@ def log2(lane: Lanes, x: V) -> V:
 
 @recipe("pow", "double")
 def pow_(lane: Lanes, x: V, y: V) -> V:
+    if avx512.serves(lane):
+        return avx512.by_register(lane, _power_in_register, x, y)
+    return _power(lane, x, y)
+
+
+def _power_in_register(lane: Lanes, x: V, y: V) -> V:
+    """Computes powers of finite positive numbers, and others where there are any."""
+    is_rare = lane.either(avx512.is_not_positive_finite(lane, x), avx512.is_not_finite(lane, y))
+    return choose_rare(lane, is_rare, [avx512_float64.power(lane, x, y)], lambda: [_power(lane, x, y)])[0]
+
+
+def _power(lane: Lanes, x: V, y: V) -> V:
     """Computes 2^(y log2|x|) with the logarithm and the product in two doubles."""
     a = lane.abs(x)
     high, low = _log2_pair(lane, a)

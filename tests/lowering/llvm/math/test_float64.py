@@ -236,3 +236,13 @@ def test_the_portable_form_has_the_bits_that_all_targets_have(name):
         lambda fn, x: emit_math(fn, name, x, form="portable"), ["double"], "double", 8, features=HOST
     )
     np.testing.assert_array_equal(portable(x), unary(name)(x))
+
+
+def test_powers_with_large_exponents_are_within_one_ulp():
+    """Also of numbers near 1, where exponents are largest beside the logarithm: errors of 2^-62 of that are 2 ulp."""
+    rng = np.random.default_rng(5)
+    near = 1 + rng.uniform(-1 / 16, 1 / 16, 300)
+    x = np.concatenate([near, np.exp2(rng.uniform(-20, 20, 200)), [0.968479115, 1.0594873679597554]])
+    y = rng.uniform(-1000, 1000, len(x)) / np.log2(x)
+    exact = [mpmath.power(mpmath.mpf(a), mpmath.mpf(b)) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    assert ulps(power()(x, y), exact) <= 1.0
