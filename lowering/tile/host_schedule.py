@@ -40,9 +40,9 @@ WIDEST_MAP_BLOCK = 4096
 MANY_FACTORS, MIN_KEPT_COLUMNS = 16, 64
 """Bytes of factors for each column from which on it counts that they stay in a cache; the least columns of a block then."""
 LONGEST_WHOLE_ROW = 16384
-MAX_SORTED_BYTES = 1 << 20
+MAX_SORTED_BYTES = 1 << 18
 """The longest line that a program puts in order as a whole, and the most that lines beside each other have together: they need
-scratch twice."""
+stack twice, and as much again for each value that is read again."""
 CHUNK = 2048
 COLUMN_CHUNK = 8
 REDUCED_COLUMNS, MAX_REDUCED_COLUMNS, COLUMN_PIECE = 512, 2048, 4096
@@ -260,7 +260,8 @@ def _sort_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     inner = contiguous_axis(nest, [*kept, axis])
     beside = inner if inner in kept else _row_axis(nest, kept, axis)
     lanes = limits.vector_bytes // size
-    if beside is None or length * size * lanes > MAX_SORTED_BYTES:
+    most = MAX_SORTED_BYTES // (32 if beside == inner else lanes)  # short rows of blocks have room beside them
+    if beside is None or length * size > most:
         return ((axis, length),)
     lines = (beside, capped(nest.axes[beside].extent, lanes))
     return ((axis, length), lines) if beside == inner else (lines, (axis, length))

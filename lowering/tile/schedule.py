@@ -81,15 +81,16 @@ def check_schedule(nest: Nest, schedule: Schedule) -> None:
             raise UserError("schedule: packed_b on a nest without a product; fix: leave it 0")
         for number in values_of(nest, "scan"):
             axis = nest.body[number].attrs["axis"]
-            if axis not in blocks:
-                raise UserError(
-                    f"schedule: the scanned axis {nest.axes[axis].name} has no block; fix: add ({axis}, 1024)"
-                )
             extent = nest.axes[axis].extent
-            if nest.body[number].attrs["kind"] == "sort_block" and type(extent) is int and blocks[axis] < extent:
+            is_sort = nest.body[number].attrs["kind"] == "sort_block" and type(extent) is int
+            size = power_of_two(extent) if is_sort and type(extent) is int else 1024
+            if axis not in blocks:
+                name = nest.axes[axis].name
+                raise UserError(f"schedule: the scanned axis {name} has no block; fix: add ({axis}, {size})")
+            if is_sort and blocks[axis] < size:
                 raise UserError(
                     f"schedule: a block of {blocks[axis]} along the axis {nest.axes[axis].name}, whose lines are sorted; "
-                    f"fix: whole lines, ({axis}, {power_of_two(extent)})"
+                    f"fix: whole lines, ({axis}, {size})"
                 )
 
 

@@ -155,6 +155,27 @@ def test_one_long_line_is_sorted_in_pieces(dtype: str, n: int) -> None:
         same(one, other)
 
 
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "float8_e4m3", "float8_e3m4", "tensor_float32"])
+def test_elements_that_are_sorted_stay_what_they_are(dtype: str) -> None:
+    """Infinities of short floats, and bits that a cast to the dtype would round."""
+    kind = jn.DType(dtype).numpy
+    x = np.array([[1, np.inf, 2.3250308, -np.inf, 0.5, np.nan, -0.0, 0.0]] * 3, np.float32).astype(kind)
+    graph = built(lambda x: (jn.sort(x), jn.sort(x, descending=True)), (dtype, x.shape))
+    wide = x.astype(np.float32)
+    up, down = jn.compile(graph, device="cpu", cache=False)(x)
+    for found, order in ((up, stable(wide, 1, False)), (down, stable(wide, 1, True))):
+        same(found.astype(np.float32), np.take_along_axis(wide, order, 1))
+
+
+@pytest.mark.parametrize("build", [
+    lambda x: (jn.sort(x, 0), jn.argsort(x, 0, True)), lambda x: (lambda y: (y, jn.sort(y, 1), y.T))(jn.sort(x, 0)),
+    lambda x: (lambda y: (y, jn.where(y > 0, y * y, y)))(jn.sort(x, 0)), lambda x: (jn.sort(x.T, 1).T, *jn.top_k(x.T, 9)),
+])  # fmt: skip
+def test_programs_of_several_sorts_have_enough_scratch(build: Any) -> None:
+    x = hard("float64", (4097, 9), 3)
+    on_all(built(build, ("float64", x.shape)), x)
+
+
 def test_a_part_of_a_line_is_not_sorted() -> None:
     graph = built(lambda x: jn.sort(x), ("int32", (4, 100)))
     compiled = jn.compile(graph, device="cpu", cache=False)

@@ -21,7 +21,7 @@ def argsort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
 
 
 def sort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
-    """Return the elements along `axis` in order, as numpy.sort(kind="stable"); NaN as in `argsort`."""
+    """Return the elements along `axis` in order, as numpy.sort(kind="stable"); NaN as in `argsort`, of no certain bits."""
     return _ordered("sort", x, axis, descending)
 
 

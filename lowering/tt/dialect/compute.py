@@ -244,6 +244,8 @@ class SortOp(IRDLOperation):
     def verify_(self) -> None:
         shape = expect_block(self, "src", self.src)
         expect_kind(self, "src", self.src.type, "integer")
+        if t.bit_width(self.src.type) == 1:
+            fail(self, f"src is {self.src.type}, of one bit; expected integers of 8 bits or more")
         expect_axis(self, self.axis.value.data, len(shape))
         expect_type(self, "result", self.result.type, self.src.type, "the type of src")
 

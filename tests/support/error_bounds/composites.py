@@ -151,7 +151,7 @@ def silu(node: Node, x: Bound) -> Any:
     return 2 * x[1] + np.abs(node.wide) * unit(node.dtype) * 12 + DENORMAL
 
 
-PLACED = frozenset(("argsort", "top_positions", "searchsorted", "gather_nd", "scatter"))
+PLACED = frozenset(("sort", "argsort", "top_positions", "searchsorted", "gather_nd", "scatter"))
 """Operations that move elements to where others say, or find such positions: exact of exact operands."""
 
 COMPOSITES: dict[str, Callable[..., Any]] = {

@@ -120,6 +120,7 @@ CASES = [
     ),
     (op("tt.gather", "f8, i8", "tensor<8xf32>", AXIS1), "axis 1 is outside 0 … 0"),
     (op("tt.sort", "f8", "tensor<8xf32>", AXIS0), "src is tensor<8xf32>, expected integer elements"),
+    (op("tt.sort", "b8", "tensor<8xi1>", AXIS0), "of one bit; expected integers of 8 bits or more"),
     (op("tt.sort", "i8", "tensor<8xi32>", AXIS1), "axis 1 is outside 0 … 0"),
     (op("tt.sort", "i8", "tensor<8xi64>", AXIS0), "result is tensor<8xi64>, expected tensor<8xi32>"),
     (op("tt.gather", "m, i8", "tensor<8xf32>", AXIS0), "src has rank 2 and indices rank 1"),
