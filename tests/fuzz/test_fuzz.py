@@ -71,20 +71,19 @@ def test_a_wrong_op_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setitem(scalar.EMITTERS["@relu"], "float", arithmetic.identity)
     run = session("graph", tmp_path)
     number = 0
-    while len(run.found) < 2 and number < 450:  # until graphs have that op; not every one of them can be made small
-        case = Choices(f"k/{number}")
+    while not run.found and number < 450:  # until a graph has that op
+        case = Choices(f"x/{number}")
         if "= relu(" in kind_named("graph").generate(case, HOST)["text"]:
-            run.attempt(kind_named("graph"), f"k/{number}")
+            run.attempt(kind_named("graph"), f"x/{number}")
         number += 1
-    texts = [found.data["text"] for found in run.found if found.data is not None]
-    assert len(texts) == 2
-    assert all("= relu(" in text for text in texts)
-    assert min([len(text.splitlines()) for text in texts]) <= 10, texts
-    paths = list(tmp_path.glob("*.json"))
-    assert len(paths) == 2
-    assert all(replay(path, HOST).faults for path in paths)
+    found = run.found[0]
+    assert found.data is not None
+    assert "= relu(" in found.data["text"]
+    assert len(found.data["text"].splitlines()) <= 10, found.data["text"]
+    (path,) = tmp_path.glob("*.json")
+    assert replay(path, HOST).faults
     monkeypatch.undo()
-    assert not any(replay(path, HOST).faults for path in paths)
+    assert not replay(path, HOST).faults
 
 
 def test_a_mask_that_lets_one_lane_too_many_pass_runs_into_the_fence(monkeypatch: pytest.MonkeyPatch) -> None:
