@@ -139,7 +139,6 @@ class Carried:
 
     def _assumed(self, assumed: Assumed, loop: Operation, number: int, lanes: Lanes) -> Formula:
         """Returns what is assumed of a lane, and notes that it has to be shown."""
-        run = self._values.run
         found = assumed.when.setdefault((number, None), FALSE)
         if found == FALSE:
             return FALSE
