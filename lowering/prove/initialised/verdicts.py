@@ -63,13 +63,14 @@ class Initialised:
         self._accesses = tuple([each for each in bounds.prepared.accesses if not each.is_gather])
         self._possible = Undefined(self._function, sources.leaves_undefined)
         self._definedness: dict[Level, Definedness] = {}
-        """Of one access: verdicts depend on no other one that was asked before."""
-        self._decisions: dict[Level, list[Question]] = {}
+        """That of the access that is asked about: its verdict depends on no other one that was asked before."""
+        self._decisions: dict[Level, Definedness] = {}
+        self._decided: dict[tuple[Level, int], Question] = {}
         self._deciding = [
             (op, value) for op in self._function.walk() for value in sources.deciding(op) if self._possible.is_value(value)
         ]  # fmt: skip
         rows = dict.fromkeys(op for op, _ in self._deciding if op.name in sources.ASSERTED or not self._accesses)
-        self._own_rows = tuple([no_access(op, "it touches no memory") for op in rows])
+        self._own_rows = dict.fromkeys([no_access(op, "it touches no memory") for op in rows])
 
     def verdicts(self) -> dict[Access, Found]:
         """Returns the verdict of every access."""
@@ -118,9 +119,9 @@ class Initialised:
     def _questions(self, access: Access, level: Level) -> Iterator[Question]:
         run, op = self._bounds.world.run(level), access.op
         is_own_row = access in self._own_rows
-        if level not in self._decisions:
-            self._decisions[level] = list(self._decided(level))
-        yield from [each for each in self._decisions[level] if not is_own_row or each.decides is op]
+        for number, (decides, _) in enumerate(self._deciding):
+            if not is_own_row or decides is op:
+                yield self._decision(level, number)
         if is_own_row:
             return
         values = self._definedness.get(level)
@@ -142,17 +143,21 @@ class Initialised:
             what = "the address" if number == 0 else "the stored value" if op.name == "tt.store" else "an operand"
             yield Question(what, value, ev.formula, values.formula(ev, value, lanes if t.is_tensor(value.type) else ()))
 
-    def _decided(self, level: Level) -> Iterator[Question]:
-        """Yields the questions about what decides, and what is asserted."""
-        run = self._bounds.world.run(level)
-        values = Definedness(run, self._possible)
-        for decides, value in self._deciding:
+    def _decision(self, level: Level, number: int) -> Question:
+        """Returns the question about something that decides, or is asserted."""
+        found = self._decided.get((level, number))
+        if found is None:
+            decides, value = self._deciding[number]
+            run = self._bounds.world.run(level)
+            if level not in self._decisions:
+                self._decisions[level] = Definedness(run, self._possible)
             block = decides.regions[0].blocks[0] if decides.name == "scf.while" else decides.parent
             assert block is not None
             own = context(run, block)
             what = f"{_DECIDES.get(decides.name, 'what decides')} of {decides.name} at {line_of(decides)}"
-            undefined = values.formula(own, value, run.lanes(t.shape_of(value.type)))
-            yield Question(what, value, own.formula, undefined, decides)
+            undefined = self._decisions[level].formula(own, value, run.lanes(t.shape_of(value.type)))
+            found = self._decided[level, number] = Question(what, value, own.formula, undefined, decides)
+        return found
 
     def _origin(self, value: SSAValue) -> str:
         """Returns which operation may leave a value undefined, as a part of a sentence."""
