@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
+from xdsl.ir import Operation
+
 from ..tt import types as t
 from ..tt.sanitize.findings import Finding
-from .preparation import GATHER, Access, PreparedFunction
+from .initialised.sources import deciding
+from .preparation import GATHER, Access, PreparedFunction, line_of
 from .proof import INITIALISED, Counterexample
 from .specify.expressions import evaluate
 from .specify.specification import ParsedSpecification
@@ -33,7 +36,8 @@ _ALL_OPERATIONS = 200_000
 _ROUNDS = 4
 """How often a launch may run each operation of its kernel anyway, and what making it ready counts for each of them."""
 _KINDS = {"bounds": ("out-of-bounds",), "races": ("race", "lane-race"), INITIALISED: ("uninitialised",)}
-_CONTROL = re.compile(r"\b(?:scf|cf)\.[a-z_]+")
+_DECIDING = re.compile(r'(?:%[^=]*= )?"?((?:scf|cf|tt|llvm\.intr)\.[a-z_]+)')
+"""An operation's text up to its name; only those that decide or assert are looked up."""
 _OPERATION = re.compile(r"\b(?:tt|ttng)\.[a-z_]+")
 
 
@@ -59,7 +63,11 @@ class Launches:
         self._left = _ALL_OPERATIONS + 2 * _ROUNDS * self._length
         self._ran: set[Hashable] = set()
         self._found: dict[Access, list[Counterexample]] = {}
-        self._decided: dict[tuple[str, str], Counterexample] = {}
+        self._decided: dict[Operation, Counterexample] = {}
+        self._deciding: dict[tuple[str, str], list[Operation]] = {}
+        for op in prepared.function.walk():
+            for line in {line_of(op), _own_line(line_of(op))} if deciding(op) else ():
+                self._deciding.setdefault((op.name, line), []).append(op)
         self._by_line: dict[tuple[str, str], list[Access]] = {}
         self._at_line: dict[str, list[Access]] = {}
         for access in prepared.accesses:
@@ -191,15 +199,22 @@ class Launches:
             return
         for finding, guilty in blamed:
             example = Counterexample(tuple(sizes.items()), grid, tuple(fill.items()), finding)
-            control = _CONTROL.search(finding.operation)
+            decides = self._decider(finding)
             if guilty is not None:
                 self._found.setdefault(guilty, []).append(example)
-            elif control is not None and finding.kind in _KINDS[INITIALISED]:
-                self._decided.setdefault((control.group(), _own_line(finding.line)), example)
+            elif decides is not None and finding.kind in _KINDS[INITIALISED]:
+                self._decided.setdefault(decides, example)
 
-    def decided(self, operation: str, line: str) -> Counterexample | None:
-        """Returns a launch in which a branch or a loop was found to be decided by what is undefined."""
-        return self._decided.get((operation, _own_line(line)))
+    def decided(self, operation: Operation) -> Counterexample | None:
+        """Returns a launch in which what decides a branch or a loop, or is asserted, was found to be undefined."""
+        return self._decided.get(operation)
+
+    def _decider(self, finding: Finding) -> Operation | None:
+        """Returns the operation that decides or asserts and that a finding is about; None if there are several."""
+        named = _DECIDING.match(finding.operation)
+        name = "" if named is None else named.group(1)
+        possible = self._deciding.get((name, finding.line)) or self._deciding.get((name, _own_line(finding.line)), [])
+        return possible[0] if len(possible) == 1 else None
 
     def _is_said(self, access: Access | None) -> bool:
         """Returns whether an access is to an array of which an extent is said. None: one that is not known."""

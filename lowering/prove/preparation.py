@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
+from xdsl.dialects import cf, scf
 from xdsl.dialects.builtin import (
     AnyFloat,
     FileLineColLoc,
@@ -22,6 +23,7 @@ from ...promotion.dataclass import dataclass
 from ...promotion.errors import UnsupportedError, printable
 from ..libdevice.signatures import SIGNATURES
 from ..tt import types as t
+from ..tt.analysis.control_flow import switch_edges
 from ..tt.arguments import parameters_of
 from ..tt.dialect.attributes import enum_name
 from ..tt.dialect.external import ExternElementwiseOp
@@ -56,6 +58,8 @@ GATHER = "tt.gather"
 _COMPOSITE = frozenset({"tt.make_tensor_descriptor", "tt.make_tensor_ptr", "tt.advance"})
 _WHOLE = _COMPOSITE | {"tt.descriptor_load", "tt.descriptor_gather"}
 """Operations on descriptors and blocks' pointers whose results are defined if their operands are."""
+_PARTLY_USED = frozenset({"arith.mului_extended", "arith.mulsi_extended", "math.ipowi", "math.fpowi"})
+"""Operations whose results are undefined if an operand is, whatever the others are; expanded ones may not use all of them."""
 _WRITTEN = {"tt.store": 1, "tt.descriptor_store": 1, "tt.descriptor_scatter": 3, "tt.descriptor_reduce": 1}
 """The position of the operand that operations on descriptors and blocks' pointers write."""
 _COMPUTING = ("arith.", "math.")
@@ -138,14 +142,15 @@ class PreparedFunction:
     """A function whose calls, switches and descriptors are expanded. original: what it was made of.
 
     Attributes:
-        doubtful: the operation on descriptors or blocks' pointers of whose operands one may be undefined; "" if there is none.
+        doubtful: an operation of whose operands one may be undefined that is not followed, as expanded ones use less of them;
+            None if there is none.
     """
 
     original: FuncOp
     function: FuncOp
     parameters: tuple[ProofParameter, ...]
     accesses: tuple[Access, ...]
-    doubtful: str = ""
+    doubtful: Access | None = None
 
     @property
     def numbers(self) -> Mapping[str, int]:
@@ -227,19 +232,28 @@ def _tensor_maps(inlined: FuncOp) -> list[Access]:
     ]  # fmt: skip
 
 
-def _doubtful(inlined: FuncOp) -> str:
-    """Returns an operation of which an operand that decides an address may be undefined; "" if there is none.
+def no_access(op: Operation, why: str) -> Access:
+    """Returns an entry for an operation that is no access, of which a property says something besides."""
+    return Access(op, line_of(op), False, False, False, (), 1, None, None, why)
+
+
+def _doubtful(inlined: FuncOp) -> Access | None:
+    """Returns an operation of which an operand that expanded ones may not use may be undefined; None if there is none.
 
     Expanded ones use no more of their operands than they need, and are undefined as a whole before.
     """
     possible = Undefined(inlined, lambda op: leaves_undefined(op) and op.name not in _WHOLE)
     for op in inlined.walk():
         is_block = op.name in ("tt.load", "tt.store") and t.is_tensor(t.pointee(op.operands[0].type))
-        if is_block or op.name in _COMPOSITE or op.name.startswith("tt.descriptor_"):
+        is_choice = (isinstance(op, scf.IndexSwitchOp) and not list(op.cases.iter_values())) or (
+            isinstance(op, cf.SwitchOp) and not switch_edges(op)[0]
+        )  # without cases, which leads where it does whatever is asked
+        is_other = is_choice or op.name in _COMPOSITE or op.name in _PARTLY_USED
+        if is_block or is_other or op.name.startswith("tt.descriptor_"):
             written = _WRITTEN.get(op.name)
             if any(possible.is_value(each) for number, each in enumerate(op.operands) if number != written):
-                return f"{op.name} at {line_of(op)}"
-    return ""
+                return no_access(op, f"an operand of {op.name} at {line_of(op)} may be undefined, and is not followed")
+    return None
 
 
 def _locate(function: FuncOp, copy: FuncOp) -> None:
@@ -444,5 +458,6 @@ def _operands(op: Operation) -> tuple[SSAValue | None, SSAValue | None]:
 
 __all__ = [
     "GATHER", "Access", "PreparedFunction", "ProofParameter", "ambiguous", "claims_of", "ends_at_once", "line_of",
+    "no_access",
     "parameter_names", "prepare", "renamed", "taken_names",
 ]  # fmt: skip

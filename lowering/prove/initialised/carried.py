@@ -1,12 +1,15 @@
 """Says when values that loops carry are undefined, by induction.
 
-What is assumed of values before an iteration, a formula in which nothing changes between iterations, is shown of what the
-iteration makes of them, in the context of any iteration, and said of what the loop starts with. All that is assumed of
-one loop is assumed at the same time, and what is not shown is assumed no more, until everything that is left is shown.
+What is assumed of values before an iteration, a formula in which nothing changes between iterations, is shown of what the loop
+starts with, and of what the iteration makes of them, in the context of any iteration. All that is assumed of one loop is
+assumed at the same time, and what is not shown is assumed no more, until all that is left is shown, start and iteration, in one
+pass in which no assumption changes. Nothing that was found while something was assumed is kept longer than that: what a pass
+finds of other loops ends with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Protocol
 
@@ -26,6 +29,8 @@ _MAX_LANES = 2
 
 Key = tuple[int, Lanes | None]
 """Which carried value, and which of its lanes; None: all lanes at once."""
+Shown = Mapping[Key, Formula]
+"""By value and lanes, when it is undefined, which was shown; `TRUE` says that nothing was."""
 
 
 class Values(Protocol):
@@ -45,12 +50,10 @@ class Assumed:
     Attributes:
         when: by value and lanes, when it is undefined; of all lanes never, or `TRUE`, which says nothing.
         tried: how many formulas were tried in vain, of a lane.
-        shown: of which it was shown, with all others that it was shown for.
     """
 
     when: dict[Key, Formula] = field(default_factory=dict)
     tried: dict[Key, int] = field(default_factory=dict)
-    shown: set[Key] = field(default_factory=set)
 
 
 class Carried:
@@ -60,7 +63,8 @@ class Carried:
         """Starts with nothing assumed. values: says so of all other values."""
         self._values = values
         self._open: dict[Operation, Assumed] = {}
-        self._final: dict[Operation, Assumed] = {}
+        self._shown: dict[Operation, Shown] = {}
+        """What was shown while exactly that was assumed which is assumed now. No mapping in it changes any more."""
 
     def argument(self, ev: Evaluator, loop: Operation, ssa: BlockArgument, lanes: Lanes) -> Formula:
         """Returns when a lane of an argument of a loop's block is undefined."""
@@ -112,42 +116,35 @@ class Carried:
         assumed = self._open.get(loop)
         if assumed is not None:
             return self._assumed(assumed, loop, number, lanes)
-        assumed = self._final.get(loop)
-        if assumed is None:
-            if len(self._open) >= _MAX_OPEN:
-                return TRUE
-            assumed = self._final[loop] = Assumed()
-        found = self._known(assumed, number, lanes)
-        if found is None:
-            if len(self._open) >= _MAX_OPEN:
-                return TRUE
-            self._assumed(assumed, loop, number, lanes)
-            self._show(assumed, loop)
-            found = self._known(assumed, number, lanes)
-        if found is None:  # not for all lanes: for these ones
-            self._assumed(assumed, loop, number, lanes)
-            self._show(assumed, loop)
-            found = self._known(assumed, number, lanes)
+        found = self._known(loop, number, lanes)
+        for _ in range(2):  # of all lanes, and, where that is not shown, of these ones
+            if found is None and len(self._open) < _MAX_OPEN:
+                self._show(loop, number, lanes)
+                found = self._known(loop, number, lanes)
         return TRUE if found is None else found
 
-    @staticmethod
-    def _known(assumed: Assumed, number: int, lanes: Lanes) -> Formula | None:
+    def _known(self, loop: Operation, number: int, lanes: Lanes) -> Formula | None:
         """Returns what is shown of a lane; None if nothing was asked of it."""
-        if (number, None) in assumed.shown:
-            return FALSE
-        found = assumed.when.get((number, lanes))
-        return found if found == TRUE or (number, lanes) in assumed.shown else None
+        shown = self._shown.get(loop, {})
+        found = shown.get((number, None))
+        if found is None or found == FALSE:
+            return found
+        found = shown.get((number, lanes))
+        return TRUE if found is None and self._is_beyond(shown, loop, number, lanes) else found
+
+    def _is_beyond(self, when: Shown, loop: Operation, number: int, lanes: Lanes) -> bool:
+        """Returns whether nothing is assumed of a lane: iterations change which it is, or others of the value were asked."""
+        of_value = sum(each == number for each, _ in when) - 1
+        return of_value >= _MAX_LANES or loop in self._values.run.terms.depends(*lanes)
 
     def _assumed(self, assumed: Assumed, loop: Operation, number: int, lanes: Lanes) -> Formula:
         """Returns what is assumed of a lane, and notes that it has to be shown."""
-        run = self._values.run
         found = assumed.when.setdefault((number, None), FALSE)
         if found == FALSE:
             return FALSE
         key = (number, lanes)
         if key not in assumed.when:
-            of_value = sum(each == number for each, _ in assumed.when) - 1
-            if of_value >= _MAX_LANES or loop in run.terms.depends(*lanes):
+            if self._is_beyond(assumed.when, loop, number, lanes):
                 return TRUE
             assumed.when[key] = TRUE  # while it is made
             assumed.when[key] = self._first(loop, number, lanes)
@@ -160,42 +157,45 @@ class Carried:
         found = self._values.formula(context(run, loop.parent), self._parts(loop, number)[1], lanes)
         return TRUE if loop in run.terms.formula_depends(found) else found
 
-    def _show(self, assumed: Assumed, loop: Operation) -> None:
-        """Shows what is assumed, or assumes it no more."""
-        known, final = self._values.forget(), self._final
-        self._open[loop] = assumed
+    def _show(self, loop: Operation, number: int, lanes: Lanes) -> None:
+        """Shows what is assumed of a lane, and all that was shown of the loop before, or assumes it no more."""
+        known, shown = self._values.forget(), self._shown
+        assumed = self._open[loop] = Assumed(dict(shown.get(loop, {})))
         try:
+            self._begin(shown, loop)
+            self._assumed(assumed, loop, number, lanes)
             while True:
-                self._values.forget()
-                self._final = {each: found for each, found in final.items() if not _is_inside(each, loop)}
-                before = len(assumed.when)
-                failed = [key for key, when in list(assumed.when.items()) if not self._is_kept(loop, key, when, assumed)]
+                self._begin(shown, loop)
+                before = dict(assumed.when)
+                failed = [key for key, when in before.items() if not self._is_kept(loop, key, when)]
                 for key in failed:
                     self._weaken(assumed, loop, key)
-                if not failed and len(assumed.when) == before:
+                if not failed and assumed.when == before:
                     break
-            assumed.shown.update([key for key, when in assumed.when.items() if when != TRUE])
         finally:
             del self._open[loop]
-            self._final = final
+            self._shown = shown
             self._values.remember(known)
+        self._shown = shown | {loop: before}
 
-    def _is_kept(self, loop: Operation, key: Key, when: Formula, assumed: Assumed) -> bool:
-        """Returns whether what is assumed of a value holds after an iteration, and, of all its lanes, before the first."""
+    def _begin(self, shown: Mapping[Operation, Shown], loop: Operation) -> None:
+        """Forgets what was found under other assumptions about a loop. shown: what was before there were any."""
+        self._values.forget()
+        self._shown = {each: found for each, found in shown.items() if not _is_inside(each, loop)}
+
+    def _is_kept(self, loop: Operation, key: Key, when: Formula) -> bool:
+        """Returns whether what is assumed of a value holds before the first iteration, and after any."""
         number, lanes = key
-        if when == TRUE or key in assumed.shown:
+        if when == TRUE:
             return True
         _, start, following = self._parts(loop, number)
         run = self._values.run
-        try:
-            own = context(run, loop.regions[-1].block)
-            if lanes is not None:
-                return self._is_impossible(own, self._values.formula(own, following, lanes), negated(when))
+        if lanes is None:
             lanes = run.lanes(t.shape_of(start.type))
-            assert loop.parent is not None
-            outer = context(run, loop.parent)
-            is_first = self._is_impossible(outer, self._values.formula(outer, start, lanes))
-            return is_first and self._is_impossible(own, self._values.formula(own, following, lanes))
+        assert loop.parent is not None
+        try:
+            contexts = (context(run, loop.parent), start), (context(run, loop.regions[-1].block), following)
+            return all(self._is_impossible(ev, self._values.formula(ev, ssa, lanes), negated(when)) for ev, ssa in contexts)
         except NotModelled:
             return False
 
@@ -208,8 +208,8 @@ class Carried:
         if lanes is None or tried > 1:
             return
         run = self._values.run
-        known, final = self._values.forget(), self._final
-        self._final = {each: found for each, found in final.items() if not _is_inside(each, loop)}
+        known, shown = self._values.forget(), self._shown
+        self._begin(shown, loop)
         mine = Assumed({(each, None): FALSE for each in range(len(loop.operands))})
         self._open[loop] = mine
         try:
@@ -218,7 +218,7 @@ class Carried:
             added = TRUE
         finally:
             self._open[loop] = assumed
-            self._final = final
+            self._shown = shown
             self._values.remember(known)
         if loop not in run.terms.formula_depends(added):
             assumed.when[key] = either(before, added)

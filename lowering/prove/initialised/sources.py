@@ -12,7 +12,6 @@ from xdsl.ir import Operation, SSAValue
 
 from ...libdevice.signatures import SIGNATURES
 from ...tt import types as t
-from ...tt.analysis.control_flow import terminator
 from ...tt.dialect.external import ExternElementwiseOp
 from ..evaluate.elements import MOVES
 from ..evaluate.undefined import is_poison
@@ -33,7 +32,8 @@ _OTHERS = frozenset({
     *MOVES, *MIXING, *COMBINING,
 })  # fmt: skip
 """Operations with a rule of their own."""
-_ASSERTED = frozenset({"tt.assert", "cf.assert", "llvm.intr.assume"})
+ASSERTED = frozenset({"tt.assert", "cf.assert", "llvm.intr.assume"})
+"""Operations that say of a value that it is true."""
 
 
 def is_elementwise(op: Operation) -> bool:
@@ -91,15 +91,16 @@ def deciding(op: Operation) -> list[SSAValue]:
         case "scf.for":
             return list(op.operands[:3])
         case "scf.while":
-            return [terminator(op.regions[0].blocks[0]).operands[0]] if len(op.regions[0].blocks) == 1 else []
+            ends = [block.last_op for block in op.regions[0].blocks]
+            return [each.operands[0] for each in ends if each is not None and each.name == "scf.condition"]
         case "scf.if" | "scf.index_switch" | "cf.cond_br":
             return [op.operands[0]]
-    if op.name in _ASSERTED:
+    if op.name in ASSERTED:
         return [op.operands[0]]
     return list(op.operands) if op.successors and not isinstance(op, cf.BranchOp) else []
 
 
 __all__ = [
-    "ABSORBING", "COMBINING", "MIXING", "captured", "deciding", "has_source", "is_elementwise", "is_memory",
+    "ABSORBING", "ASSERTED", "COMBINING", "MIXING", "captured", "deciding", "has_source", "is_elementwise", "is_memory",
     "leaves_undefined",
 ]  # fmt: skip

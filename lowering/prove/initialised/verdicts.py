@@ -3,6 +3,8 @@
 The question for one access is whether the lane touches memory and what it writes, or its address, is undefined; for masks, and
 for what decides branches and loops, whether they are undefined wherever they are asked. What memory holds is defined if all
 that writes there writes what is defined: a verdict that relies on a load says no more than those of all such writes.
+
+What is asserted has a verdict of its own, and so has what decides a branch or a loop of a function without accesses.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from ..evaluate.contexts import context
 from ..evaluate.undefined import Undefined
 from ..evaluate.values import Pointer
 from ..found import SHOWN, Found, joined, shown
-from ..preparation import Access, line_of
+from ..preparation import Access, line_of, no_access
 from ..proof import INITIALISED, NEVER, PROVEN, REFUTED, UNKNOWN, Counterexample
 from ..terms.formulas import FALSE, Formula
 from ..world import ALWAYS, Level
@@ -61,16 +63,22 @@ class Initialised:
         self._accesses = tuple([each for each in bounds.prepared.accesses if not each.is_gather])
         self._possible = Undefined(self._function, sources.leaves_undefined)
         self._definedness: dict[Level, Definedness] = {}
+        """That of the access that is asked about: its verdict depends on no other one that was asked before."""
+        self._decisions: dict[Level, Definedness] = {}
+        self._decided: dict[tuple[Level, int], Question] = {}
         self._deciding = [
             (op, value) for op in self._function.walk() for value in sources.deciding(op) if self._possible.is_value(value)
         ]  # fmt: skip
+        rows = dict.fromkeys(op for op, _ in self._deciding if op.name in sources.ASSERTED or not self._accesses)
+        self._own_rows = dict.fromkeys([no_access(op, "it touches no memory") for op in rows])
 
     def verdicts(self) -> dict[Access, Found]:
         """Returns the verdict of every access."""
-        if self._bounds.prepared.doubtful:
-            reason = f"an operand of {self._bounds.prepared.doubtful} may be undefined, and is not followed"
-            return {each: Found(UNKNOWN, reason=reason) for each in self._accesses}
-        return self._relying({each: self._verdict(each) for each in self._accesses})
+        doubtful = self._bounds.prepared.doubtful
+        if doubtful is not None:
+            return {each: Found(UNKNOWN, reason=doubtful.obstacle) for each in (*self._accesses, *self._own_rows, doubtful)}
+        found = {each: self._verdict(each) for each in self._accesses}
+        return self._relying(found | {each: self._bounds.guarded(partial(self._asked, each)) for each in self._own_rows})
 
     def _verdict(self, access: Access) -> Found:
         if access.obstacle:
@@ -80,6 +88,7 @@ class Initialised:
         return self._bounds.guarded(partial(self._asked, access))
 
     def _asked(self, access: Access) -> Found:
+        self._definedness = {}
         launches = self._bounds.launches
         if (known := launches.known(INITIALISED, (access,))) is not None:
             return Found(REFUTED, counterexample=known)
@@ -109,16 +118,15 @@ class Initialised:
 
     def _questions(self, access: Access, level: Level) -> Iterator[Question]:
         run, op = self._bounds.world.run(level), access.op
+        is_own_row = access in self._own_rows
+        for number, (decides, _) in enumerate(self._deciding):
+            if not is_own_row or decides is op:
+                yield self._decision(level, number)
+        if is_own_row:
+            return
         values = self._definedness.get(level)
         if values is None:
             values = self._definedness[level] = Definedness(run, self._possible)
-        for decides, value in self._deciding:
-            block = decides.regions[0].block if decides.name == "scf.while" else decides.parent
-            assert block is not None
-            own = context(run, block)
-            what = f"{_DECIDES.get(decides.name, 'what decides')} of {decides.name} at {line_of(decides)}"
-            undefined = values.formula(own, value, run.lanes(t.shape_of(value.type)))
-            yield Question(what, value, own.formula, undefined, decides)
         assert op.parent is not None
         ev, lanes = context(run, op.parent), run.lanes(access.shape)
         if access.mask is not None:
@@ -134,6 +142,22 @@ class Initialised:
                 continue
             what = "the address" if number == 0 else "the stored value" if op.name == "tt.store" else "an operand"
             yield Question(what, value, ev.formula, values.formula(ev, value, lanes if t.is_tensor(value.type) else ()))
+
+    def _decision(self, level: Level, number: int) -> Question:
+        """Returns the question about something that decides, or is asserted."""
+        found = self._decided.get((level, number))
+        if found is None:
+            decides, value = self._deciding[number]
+            run = self._bounds.world.run(level)
+            if level not in self._decisions:
+                self._decisions[level] = Definedness(run, self._possible)
+            block = decides.regions[0].blocks[0] if decides.name == "scf.while" else decides.parent
+            assert block is not None
+            own = context(run, block)
+            what = f"{_DECIDES.get(decides.name, 'what decides')} of {decides.name} at {line_of(decides)}"
+            undefined = self._decisions[level].formula(own, value, run.lanes(t.shape_of(value.type)))
+            found = self._decided[level, number] = Question(what, value, own.formula, undefined, decides)
+        return found
 
     def _origin(self, value: SSAValue) -> str:
         """Returns which operation may leave a value undefined, as a part of a sentence."""
@@ -152,7 +176,7 @@ class Initialised:
             found = bounds.launches.search(bounds.world, INITIALISED, (access,), formulas)
             decides = question.decides
             if found is None and decides is not None and _leads_to(decides, access.op):
-                found = bounds.launches.decided(decides.name, line_of(decides))
+                found = bounds.launches.decided(decides)
             if found is not None:
                 return found
         return None
@@ -206,7 +230,7 @@ class Initialised:
                 elsewhere.add(access.op)
         made = Undefined(self._function, lambda op: sources.is_memory(op) and op not in elsewhere)
         if any(made.is_value(each) for op in self._function.walk() for each in sources.deciding(op)):
-            return list(self._accesses)
+            return [*self._accesses, *self._own_rows]
         return [each for each in self._accesses if any(map(made.is_value, each.op.operands))]
 
 

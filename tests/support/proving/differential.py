@@ -27,6 +27,9 @@ from .makers.idioms import idiomatic_kernel
 from .makers.mixed_kernels import mixed_kernel
 from .makers.random_kernels import RandomKernel, random_kernel
 from .makers.store_kernels import storing_kernel
+from .makers.undefined.carrying import carrying_kernel
+from .makers.undefined.nesting import nesting_kernel
+from .makers.undefined.shaped import shaped_kernel
 from .makers.undefined_kernels import undefined_kernel
 from .makers.wrapping_kernels import wrapping_kernel
 from .watching import run
@@ -40,6 +43,13 @@ MAKERS = {
     "wrapping": wrapping_kernel,
     "fetched": fetched_kernel,
 }
+UNDEFINED_MAKERS = {
+    "undefined": undefined_kernel,
+    "carrying": carrying_kernel,
+    "nesting": nesting_kernel,
+    "shaped": shaped_kernel,
+}
+"""Of kernels that leave lanes undefined, of which little is asked but that."""
 
 KINDS = {
     "bounds": {"out-of-bounds", "misaligned"}, "races": {"race", "lane-race"}, "overflow": {"overflow"},
@@ -122,7 +132,7 @@ def check(
     Returns how many accesses have which verdict, by property. refutes: whether launches that break a property are looked for.
     """
     rng = random.Random(seed)
-    subject = (undefined_kernel if kind == "undefined" else MAKERS[kind])(rng)
+    subject = (MAKERS | UNDEFINED_MAKERS)[kind](rng)
     kernel = jn.kernel.from_ttir(subject.text)
     specification = Specification.of(subject.assume, subject.extents, subject.grid)
     parsed = specification.parsed()
@@ -209,7 +219,7 @@ def _is_at(line: str, own: str) -> bool:
 
 def main() -> None:
     """Tries random kernels: which kind, the first seed, how many, and how many launches of each; without it all up to 17."""
-    kind, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])  # a kind of `MAKERS`, or "undefined"
+    kind, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])  # a kind of `MAKERS` or `UNDEFINED_MAKERS`
     launches = int(sys.argv[4]) if len(sys.argv) > 4 else None
     found: Counter[tuple[str, str]] = Counter()
     for seed in range(first, first + count):

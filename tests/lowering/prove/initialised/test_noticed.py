@@ -49,9 +49,9 @@ def _by_the_first_iteration(self: Carried, loop: Any, number: int, lanes: Any) -
 
 
 def _only_where_it_starts(
-    self: Carried, loop: Any, key: Any, when: Any, assumed: Any, before: Callable[..., bool] = Carried._is_kept
+    self: Carried, loop: Any, key: Any, when: Any, before: Callable[..., bool] = Carried._is_kept
 ) -> bool:
-    return key[1] is not None or before(self, loop, key, when, assumed)
+    return key[1] is not None or before(self, loop, key, when)
 
 
 def _questions_without(what: str) -> Callable[..., Any]:

@@ -26,7 +26,7 @@ _CHOOSES = """%c = arith.cmpi slt, %a, %b : i32
       %s = arith.select %c, %a, %b : i32"""
 
 
-class _Maker:
+class Maker:
     """Writes one kernel. blocks, masks, scalars, bits: the values of each type that may be used where it stands."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -475,7 +475,7 @@ class _Maker:
 
 def undefined_kernel(rng: random.Random) -> RandomKernel:
     """Returns a random kernel, and its specification."""
-    return _Maker(rng).kernel()
+    return Maker(rng).kernel()
 
 
-__all__ = ["undefined_kernel"]
+__all__ = ["Maker", "undefined_kernel"]
