@@ -28,7 +28,7 @@ def graph(*shapes: tuple[Any, ...]) -> jn.Graph:
 def parts(g: jn.Graph) -> list[int]:
     """Return how many loops run at once, for each time that any do, in the order of the plan."""
     found: list[int] = []
-    for line in scheduled(expanded(g)).text().splitlines():
+    for line in scheduled(expanded(g, 0)).text().splitlines():
         match line.strip():
             case "together":
                 found.append(1)
