@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from ..values import V
 from .lanes import Lanes
+from .tables import ATAN_SHORT
 
 _HALF_PI, _PI = (1.5707963705062866, -4.371139000186241e-08), (3.1415927410125732, -8.742278000372485e-08)
-# (atan(r) - r) / r^3 in r^2 for 0 <= r <= 1, (asin(r) - r) / r^3 for 0 <= r <= 1/2: 2^-28.5 and 2^-27.6 of the angle
-_ATAN = (
-    -0.33333298563957214, 0.1999853104352951, -0.14264053106307983, 0.10951190441846848, -0.08400540053844452,
-    0.057907912880182266, -0.03112856112420559, 0.010888277553021908, -0.0017877655336633325,
-)  # fmt: skip
+# (asin(r) - r) / r^3 in r^2 for 0 <= r <= 1/2: 2^-27.6 of the angle
 _ASIN = (0.1666675248232495, 0.07495297629224479, 0.04547037786041947, 0.024179504529782885, 0.042166326920681944)
 
 
@@ -35,7 +32,7 @@ def atan(lane: Lanes, x: V) -> V:
     beyond = lane.cmp("ogt", a, 1.0)
     r = lane.div(lane.select(beyond, -1.0, a), lane.select(beyond, a, 1.0))
     square = lane.mul(r, r)
-    tail = lane.mul(lane.mul(r, square), lane.poly(square, _ATAN))
+    tail = lane.mul(lane.mul(r, square), lane.poly(square, ATAN_SHORT))
     return lane.copysign(_angle(lane, _chosen(lane, beyond, _HALF_PI), r, tail), x)
 
 

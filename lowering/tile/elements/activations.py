@@ -24,6 +24,7 @@ from xdsl.ir import OpResult, SSAValue
 from ....graph.ops.denormal_results import DENORMAL_BELOW
 from ....promotion.dtype import DType
 from ...libdevice import elementary
+from ...llvm.math.tables import ATAN_SHORT
 from ...tt.builder.block_builder import BlockBuilder
 from ...tt.facts import IN_RANGE, REDUCED
 from ...tt.transforms.expression import Expr
@@ -75,12 +76,6 @@ _PHI_64 = (
     2.6550380918326583e-10, -6.609680632682194e-11,
 )  # fmt: skip
 _T_END = 4.0 / 43.0
-
-# (atan(r) - r) / r^3 in r^2 for 0 <= r <= 1, as the fits of `lowering/llvm/math/tables.py`: relative error 2^-28.5 of atan
-_ATAN = (
-    -0.33333298563957214, 0.1999853104352951, -0.14264053106307983, 0.10951190441846848, -0.08400540053844452,
-    0.057907912880182266, -0.03112856112420559, 0.010888277553021908, -0.0017877655336633325,
-)  # fmt: skip
 
 
 Operand = SSAValue | float
@@ -420,5 +415,5 @@ def atan_ratio(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> S
         return b.unary("math.atan", x)
     f = _Floats(b, x)
     square = f.mul(x, x)
-    tail = f.poly(square, _ATAN)
+    tail = f.poly(square, ATAN_SHORT)
     return f.fma(f.mul(x, square), tail, x)

@@ -144,45 +144,42 @@ class SortedLines:
         network = _Network(f, module, self.rows, self.count)
         if self.is_merge:
             network.merge(PIECE // 2)
-        elif self.count <= PIECE:
-            network.sort()
         else:
-            network.sort_pieces()
+            network.sort()
         f.ret()
         module.add(f)
 
 
 class _Network:
-    """Emits the steps of a network on the rows of a function. Loops count bytes: nothing is left to do for an address."""
+    """Emits the steps of a network on the rows of a function. Loops count bytes: nothing is left to do for an address.
+
+    least: the shortest distance of steps that are emitted here; shorter ones stay inside of a square, or of a piece.
+    """
 
     def __init__(self, f: Function, module: Module, rows: Rows, count: int) -> None:
         self.f, self.module, self.rows, self.count = f, module, rows, count
+        self.least = SQUARE if count <= PIECE else PIECE
         (self.first,) = f.params
 
     def sort(self) -> None:
-        self._squares(is_merge=False)
-        run = SQUARE
+        self._inside(is_merge=False)
+        run = self.least
         while run < self.count:
-            self._phase(run, SQUARE)
-            self._squares(is_merge=True)
-            run *= 2
-
-    def sort_pieces(self) -> None:
-        self._pieces(is_merge=False)
-        run = PIECE
-        while run < self.count:
-            self._phase(run, PIECE)
-            self._pieces(is_merge=True)
+            self._phase(run)
+            self._inside(is_merge=True)
             run *= 2
 
     def merge(self, distance: int) -> None:
         """Does the steps of merges from a distance on to the last one."""
-        if self.count <= PIECE:
-            self._halve(distance, SQUARE)
-            self._squares(is_merge=True)
+        self._halve(distance)
+        self._inside(is_merge=True)
+
+    def _inside(self, is_merge: bool) -> None:
+        """Does the steps between rows of one square or piece."""
+        if self.least == PIECE:
+            self._pieces(is_merge)
         else:
-            self._halve(distance, PIECE)
-            self._pieces(is_merge=True)
+            self._squares(is_merge)
 
     def _squares(self, is_merge: bool) -> None:
         name = self.module.provide(InSquares(self.rows, is_merge, min(SQUARE, self.count)))
@@ -200,9 +197,9 @@ class _Network:
 
     # -- steps between rows that are a square or more apart ------------------------------------------------------------
 
-    def _phase(self, run: int, least: int) -> None:
-        """Merges pairs of runs of `run` rows, but for the steps at distances below `least`."""
-        block, quarter = 2 * run, run // 2
+    def _phase(self, run: int) -> None:
+        """Merges pairs of runs of `run` rows, but for the steps at distances below the least."""
+        least, block, quarter = self.least, 2 * run, run // 2
         whole = self.count // block * block
         two = quarter >= least
         with self._each(0, whole, block) as base, self._each(0, quarter if two else run) as row:
@@ -214,15 +211,15 @@ class _Network:
             if two:
                 self._halve_rest(whole, rest, quarter)
         distance = quarter // 2 if two else quarter
-        self._halve(distance, least, whole)
+        self._halve(distance, whole)
         while distance >= least and rest > run:
             self._halve_rest(whole, rest, distance)
             distance //= 2
 
-    def _halve(self, distance: int, least: int, end: int | None = None) -> None:
-        """Does the steps of merges from `distance` down to `least`, two at a time, in whole blocks before `end`, or in all."""
-        while distance >= least:
-            two = distance // 2 >= least
+    def _halve(self, distance: int, end: int | None = None) -> None:
+        """Does the steps of merges from `distance` down to the least, two at a time, in whole blocks before `end` or in all."""
+        while distance >= self.least:
+            two = distance // 2 >= self.least
             whole = (self.count if end is None else end) // (2 * distance) * (2 * distance)
             with self._each(0, whole, 2 * distance) as base, self._each(0, distance // 2 if two else distance) as row:
                 self._compare_halves(base, row, distance, two)
