@@ -19,7 +19,6 @@ from typing import Any
 import joinery as jn
 import numpy as np
 from joinery.graph.functions.names.exports import EXPORTS
-from joinery.graph.ops import complex_parts as ops_complex_parts
 from joinery.graph.ops import control as ops_control
 from joinery.graph.ops import elementwise as ops_elementwise
 from joinery.graph.ops import host as ops_host
@@ -27,6 +26,7 @@ from joinery.graph.ops import host_control as ops_host_control
 from joinery.graph.ops import lookups as ops_lookups
 from joinery.graph.ops import quantization as ops_quantization
 from joinery.graph.ops import structural as ops_structural
+from joinery.graph.ops.complex import parts as ops_complex_parts
 from joinery.graph.ops.opdef import CONTRACT, INDEXED, POSITION, SCATTERED, OpDef
 from joinery.graph.ops.table import OPS
 from joinery.promotion import DTYPES, PRESETS, RESULT_RULES, ResultRule, loss_class, loss_example

@@ -212,6 +212,10 @@ EXAMPLES: dict[str, Example] = {
     ),
     "tt.histogram": Example("%z = tt.histogram %i, %m : tensor<16xi32> -> tensor<8xi32>", "tensor<8xi32>"),
     "tt.sort": Example("%z = tt.sort %i {axis = 0 : i32} : tensor<16xi32>", INT),
+    "tt.fft": Example(
+        '%l = arith.extsi %i : tensor<16xi32> to tensor<16xi64>\n%z = tt.fft %l {axis = 0 : i32, kind = "forward", length = '
+        "16 : i32} : tensor<16xi64>", "tensor<16xi64>",
+    ),
     "tt.extern_elementwise": Example(
         '%z = tt.extern_elementwise %f {libname = "", libpath = "", pure = true, symbol = "__nv_cbrtf"} : (tensor<16xf32>) -> '
         "tensor<16xf32>", FLOAT,

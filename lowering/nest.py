@@ -83,8 +83,9 @@ class Value:
     index         ()                      at: Affine                (int64 value of an affine expression of the axes)
     reduce        (x,)                    kind: "sum" "prod" "max" "min" "argmax" "argmin", over: tuple of axes
                                           (accumulates in the value's own dtype; x has been cast to it, arg*: int64)
-    scan          (x,)                    kind: "sum" "cumprod" "cummax" "cummin" "sort_block", axis: int, exclusive: bool,
-                                          reverse: bool
+    scan          (x,)                    kind: "sum" "cumprod" "cummax" "cummin", or of lines that a program holds whole:
+                                          "sort_block" "fft_forward" "fft_inverse" "fft_real" "fft_real_inverse";
+                                          axis: int, exclusive: bool, reverse: bool
     scatter       (x, positions, updates) kind: a reduction of the op, target: int, the axis of the positions, over: int, the
                                           axis of the updates, which come in its order (-1 for an axis of extent 1)
     sort          (keys,)                 axis: int, half: int, the axis of the two rows of the result (-1 as above)

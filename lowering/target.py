@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from ..promotion.dataclass import dataclass
 
+LONG_TRANSFORM = 128
+"""Numbers of a line from which on registers hold parts of one line in its transform, not a number of each of several."""
 CACHE_LINE = 64
 """Size of a cache line in bytes."""
 

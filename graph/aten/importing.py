@@ -18,7 +18,7 @@ from ..functions.building import apply
 from ..functions.complex.parts import Complex, from_pairs, to_pairs
 from ..graph import Graph
 from ..location import Location
-from ..ops.complex_parts import PARTS
+from ..ops.complex.parts import PARTS
 from ..symbol import Symbol
 from ..types import TensorType, shape_text
 from .node import Effects, Node

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ops.complex_parts import PARTS
+from ..ops.complex.parts import PARTS
 from ..types import TensorType
 
 

@@ -87,8 +87,10 @@ KINDS: Mapping[str, Kind] = {
     "has_scale": _FLAG,
     "high": _SIZES,
     "index": _INT,
+    "inverse": _FLAG,
     "k": (lambda value: type(value) is int and value >= 0, "an int, 0 or more"),
     "keepdims": _FLAG,
+    "kind": _one_of("forward", "inverse", "real", "real_inverse"),
     "largest": _FLAG,
     "length": _SIZE,
     "limited": _FLAG,
@@ -140,8 +142,10 @@ class Attributes(TypedDict, total=False):
     has_scale: bool
     high: tuple[Extent, ...]
     index: int
+    inverse: bool
     k: int
     keepdims: bool
+    kind: str
     largest: bool
     length: Extent
     limited: bool

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ...promotion.errors import UserError, close_names
-from . import complex_parts as ops_complex_parts
 from . import control as ops_control
 from . import elementwise as ops_elementwise
 from . import host as ops_host
@@ -20,12 +19,14 @@ from . import host_control as ops_host_control
 from . import lookups as ops_lookups
 from . import quantization as ops_quantization
 from . import structural as ops_structural
+from .complex import fourier as ops_fourier
+from .complex import parts as ops_complex_parts
 from .opdef import OpDef
 
 OPS: Mapping[str, OpDef] = MappingProxyType(
     {row.name: row for row in (
         *ops_structural.SOURCES, *ops_elementwise.ROWS, *ops_structural.ROWS, *ops_lookups.ROWS, *ops_quantization.ROWS,
-        *ops_complex_parts.ROWS,
+        *ops_complex_parts.ROWS, *ops_fourier.ROWS,
         *ops_host.ROWS, *ops_host_control.ROWS, *ops_control.ROWS,
     )}
 )

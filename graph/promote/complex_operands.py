@@ -7,7 +7,7 @@ from typing import Any
 
 from ...promotion.dtype import DType
 from ..functions.names.exports import on_parts
-from ..ops.complex_parts import NAMES, PARTS
+from ..ops.complex.parts import NAMES, PARTS
 from ..ops.opdef import OpDef
 
 

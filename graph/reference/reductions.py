@@ -277,3 +277,39 @@ def rms_norm(symbol: BoundSymbol, a: Array, *parameters: Array) -> Array:
     if symbol.attrs.get("has_scale", False):
         scaled = scaled * double(parameters[0])
     return to_dtype(scaled, symbol.dtype)
+
+
+# -- Fourier transforms ------------------------------------------------------------------------------------------------
+
+
+@row("fft_lines")
+def fft_lines(symbol: BoundSymbol, a: Array) -> Array:
+    return _transformed(a.astype(np.complex128), symbol.attrs["inverse"]).astype(symbol.dtype.numpy)
+
+
+def _transformed(lines: Array, inverse: bool) -> Array:
+    return np.asarray(np.fft.ifft(lines) * lines.shape[-1] if inverse else np.fft.fft(lines))
+
+
+@row("rfft_lines")
+def rfft_lines(symbol: BoundSymbol, a: Array) -> Array:
+    return np.asarray(np.fft.rfft(a.astype(np.float64)), symbol.dtype.numpy)
+
+
+@row("irfft_lines")
+def irfft_lines(symbol: BoundSymbol, a: Array) -> Array:
+    length = symbol.attrs["length"]
+    return np.asarray(np.fft.irfft(a.astype(np.complex128), length) * length, symbol.dtype.numpy)
+
+
+@row("fft_block")
+def fft_block(symbol: BoundSymbol, a: Array) -> Array:
+    kind, wide, length = symbol.attrs["kind"], a.astype(np.complex128), a.shape[-1] - 1
+    if kind == "real":
+        found = np.fft.rfft(np.ascontiguousarray(wide[..., :length]).view(np.float64))
+    elif kind == "real_inverse":
+        real = np.ascontiguousarray(np.fft.irfft(wide, 2 * length) * (2 * length))
+        found = np.concatenate([real.view(np.complex128), wide[..., length:]], -1)
+    else:
+        found = _transformed(wide, kind == "inverse")
+    return np.asarray(found.astype(symbol.dtype.numpy))

@@ -17,7 +17,8 @@ from typing import Any
 
 from ...graph.graph import Graph
 from ...graph.ops.attributes import Attributes
-from ...graph.ops.complex_parts import is_wide
+from ...graph.ops.complex.parts import is_wide
+from ...graph.protocols import SymbolLike
 from ...graph.symbol import Symbol
 from ...promotion.arrays import Array
 from ...promotion.dtype import int8, int32
@@ -25,6 +26,7 @@ from ...promotion.errors import InternalError
 from .constant_values import holds_array
 from .ratios import is_arctangent_of_ratio
 from .sorted_lines import is_sorted_whole, sorted_whole
+from .transformed_lines import is_transformed_whole, transformed_whole
 
 SPLIT_KEPT = 64
 SPLIT_REDUCED = 65536
@@ -72,7 +74,9 @@ def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], sorted_bytes: int) -> tu
         operands = [new[operand.id] for operand in symbol.inputs]
         with target.located(symbol.location):
             if is_sorted_whole(symbol, sorted_bytes):
-                result = _sorted(symbol, operands[0])
+                result = _made(sorted_whole(symbol, operands[0]))
+            elif is_transformed_whole(symbol, sorted_bytes):
+                result = _made(transformed_whole(symbol, operands[0]))
             elif symbol.op.kind == "composite" and not is_wide(symbol):
                 result = _expansion(symbol, operands)
             elif _is_long_reduction(symbol):
@@ -96,8 +100,7 @@ def _expansion(symbol: Symbol, operands: list[Symbol]) -> Symbol:
     return result
 
 
-def _sorted(symbol: Symbol, operand: Symbol) -> Symbol:
-    result = sorted_whole(symbol, operand)
+def _made(result: SymbolLike) -> Symbol:
     assert isinstance(result, Symbol)
     return result
 

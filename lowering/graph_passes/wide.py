@@ -14,7 +14,7 @@ import numpy as np
 from ...graph.constants import scalar_array
 from ...graph.graph import Graph
 from ...graph.ops.attributes import Attributes, fixed
-from ...graph.ops.complex_parts import is_wide
+from ...graph.ops.complex.parts import is_wide
 from ...graph.symbol import Symbol
 from ...graph.types import Shape
 from ...promotion.arrays import Array

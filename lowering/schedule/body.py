@@ -305,7 +305,8 @@ class BodyBuilder:
         below = [ZERO] * len(operand.shape)
         empty = [d for d, extent in enumerate(operand.shape) if is_zero(extent)]
         if empty:  # no element is ever read; an index along an empty axis keeps its mask, which says so
-            below[empty[0]] = next(i for i, e in zip(index, symbol.shape, strict=True) if is_zero(e))
+            known = [i for i, e in zip(index, symbol.shape, strict=True) if is_zero(e)]
+            below[empty[0]] = known[0] if known else index[0]  # a size that a check requires to be 0
             return tuple(below)
         for source_dims, target_dims in reshape_groups(operand.shape, symbol.shape):
             if len(target_dims) == 1:
@@ -483,18 +484,19 @@ class BodyBuilder:
         value = self.evaluate(operand, map_indices(reads[0], self.extents))
         if kind == "scan":
             (axis,) = reads[0][attrs["axis"]] or (-1,)
-            is_sort = symbol.op.name == "sort_block"
-            if axis < 0 and is_sort:
+            is_whole = symbol.op.name in ("sort_block", "fft_block")
+            if axis < 0 and is_whole:  # a line of one element
                 return value
             if axis < 0:
                 neutral = symbol.op.neutral
                 return self.constant(neutral(symbol.dtype), symbol.dtype) if attrs["exclusive"] and neutral else value
             value = self.spread(value, 1 << axis)
+            name = "sum" if symbol.op.name == "cumsum" else symbol.op.name
             details = {
-                "kind": "sum" if symbol.op.name == "cumsum" else symbol.op.name,
+                "kind": f"fft_{attrs['kind']}" if name == "fft_block" else name,
                 "axis": axis,
-                "exclusive": not is_sort and attrs["exclusive"],
-                "reverse": not is_sort and attrs["reverse"],
+                "exclusive": not is_whole and attrs["exclusive"],
+                "reverse": not is_whole and attrs["reverse"],
             }
             return self.emit("scan", symbol.dtype, (value,), details, key=tuple(details.items()))
         over = tuple([axis for d in attrs["axes"] for axis in reads[0][d]])

@@ -15,7 +15,7 @@ from ..nest import Nest
 from .axes import capped
 from .blocks import power_of_two
 from .schedule import Schedule
-from .structure import attention_products, contiguous_axis, is_sort, reach, reduced_axes, values_of
+from .structure import attention_products, contiguous_axis, is_of_whole_lines, reach, reduced_axes, values_of
 
 WHOLE_ROW, LONGEST_WHOLE_ROW, CHUNK = 4096, 16384, 2048
 """Most elements of a row in one block; the same if the row has to be in one block; elements of a chunk of
@@ -34,7 +34,7 @@ def in_fixed_order(nest: Nest, schedule: Schedule) -> Schedule:
         keys = capped(nest.axes[values.k].extent, KEYS)
         return replace(schedule, blocks=(*[each for each in schedule.blocks if each[0] != values.k], (values.k, keys)))
     reduced = reduced_axes(nest)
-    if template not in ("row", "scan") or not reduced or is_sort(nest):
+    if template not in ("row", "scan") or not reduced or is_of_whole_lines(nest):
         return schedule
     kept = tuple([each for each in schedule.blocks if each[0] not in reduced])
     inner = _inner(nest, reduced)

@@ -16,7 +16,7 @@ from ...promotion.errors import InternalError
 from ..choices.options import FEW_THREADS
 from ..nest import Extent, Nest
 from ..schedule.traffic import bytes_read, bytes_written
-from ..target import CACHE_LINE, HostTarget
+from ..target import CACHE_LINE, LONG_TRANSFORM, HostTarget
 from .axes import capped, inner_axis, next_axis, ordered_blocks, transposed_axis
 from .blocks import power_of_two
 from .schedule import Schedule
@@ -24,7 +24,7 @@ from .structure import (
     Product,
     attention_products,
     contiguous_axis,
-    is_sort,
+    is_of_whole_lines,
     products,
     reduced_axes,
     rows_extent,
@@ -112,7 +112,7 @@ def _default(nest: Nest, limits: HostLimits, panel: int | None) -> Schedule:
         case "map":
             blocks = _map_blocks(nest, limits)
         case "row" | "scan":
-            blocks = _sort_blocks(nest, limits) if is_sort(nest) else _row_blocks(nest, limits)
+            blocks = _line_blocks(nest, limits) if is_of_whole_lines(nest) else _row_blocks(nest, limits)
         case "ordered":
             blocks = ordered_blocks(nest, LANES, 2 * limits.threads, is_cut=_is_mostly_copied)
         case "contract":
@@ -248,8 +248,8 @@ def _row_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     return ((inner, capped(extent, CHUNK)),)
 
 
-def _sort_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
-    """Chooses whole lines, as many as a register has lanes if these are short."""
+def _line_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
+    """Chooses whole lines, as many as a register has lanes if these are short, or lie side by side."""
     (axis,) = reduced_axes(nest)
     extent = nest.axes[axis].extent
     if type(extent) is not int:
@@ -257,11 +257,13 @@ def _sort_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     length = power_of_two(extent)
     size = max([nest.body[number].dtype.itemsize for number in values_of(nest, "scan")])
     kept = [other for other in range(len(nest.axes)) if other != axis]
-    inner = contiguous_axis(nest, [*kept, axis])
+    is_transform = any(nest.body[number].dtype.is_complex for number in values_of(nest, "scan"))
+    inner = contiguous_axis(nest, [axis, *kept] if is_transform else [*kept, axis])  # the last one of equals
     beside = inner if inner in kept else _row_axis(nest, kept, axis)
-    lanes = limits.vector_bytes // size
+    lanes = limits.vector_bytes // (size // 2 if is_transform else size)  # parts of numbers are apart in registers
     most = MAX_SORTED_BYTES // (32 if beside == inner else lanes)  # short rows of blocks have room beside them
-    if beside is None or length * size > most:
+    is_alone = is_transform and beside != inner and extent >= LONG_TRANSFORM
+    if beside is None or length * size > most or is_alone:
         return ((axis, length),)
     lines = (beside, capped(nest.axes[beside].extent, lanes))
     return ((axis, length), lines) if beside == inner else (lines, (axis, length))

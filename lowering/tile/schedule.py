@@ -10,7 +10,7 @@ from ...promotion.errors import UserError
 from ..llvm.nvptx.targets import MAX_WARPS
 from ..nest import Extent, Nest
 from .blocks import MAX_BLOCK_ELEMENTS, power_of_two
-from .structure import attention_products, products, spaces_of, values_of
+from .structure import attention_products, products, spaces_of, takes_whole_lines, values_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +82,15 @@ def check_schedule(nest: Nest, schedule: Schedule) -> None:
         for number in values_of(nest, "scan"):
             axis = nest.body[number].attrs["axis"]
             extent = nest.axes[axis].extent
-            is_sort = nest.body[number].attrs["kind"] == "sort_block" and type(extent) is int
-            size = power_of_two(extent) if is_sort and type(extent) is int else 1024
+            is_whole = takes_whole_lines(nest.body[number].attrs["kind"])
+            size = power_of_two(extent) if is_whole and type(extent) is int else 1024
             if axis not in blocks:
                 name = nest.axes[axis].name
                 raise UserError(f"schedule: the scanned axis {name} has no block; fix: add ({axis}, {size})")
-            if is_sort and blocks[axis] < size:
+            if is_whole and blocks[axis] < size:
                 raise UserError(
-                    f"schedule: a block of {blocks[axis]} along the axis {nest.axes[axis].name}, whose lines are sorted; "
-                    f"fix: whole lines, ({axis}, {size})"
+                    f"schedule: a block of {blocks[axis]} along the axis {nest.axes[axis].name}, whose lines are sorted or "
+                    f"transformed; fix: whole lines, ({axis}, {size})"
                 )
 
 

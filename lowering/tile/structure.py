@@ -75,9 +75,14 @@ def reduced_axes(nest: Nest) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def is_sort(nest: Nest) -> bool:
-    """Returns whether the nest puts lines in order that its blocks hold whole."""
-    return any(nest.body[number].attrs["kind"] == "sort_block" for number in values_of(nest, "scan"))
+def takes_whole_lines(kind: str) -> bool:
+    """Returns whether a kind of scan is one of lines that blocks hold whole: a sort, or a Fourier transform."""
+    return kind == "sort_block" or kind.startswith("fft_")
+
+
+def is_of_whole_lines(nest: Nest) -> bool:
+    """Returns whether the nest sorts or transforms lines that its blocks hold whole."""
+    return any(takes_whole_lines(nest.body[number].attrs["kind"]) for number in values_of(nest, "scan"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,6 +141,10 @@ class NestInterpreter:
         attrs = value.attrs
         name = "cumsum" if attrs["kind"] == "sum" else attrs["kind"]
         operand = np.broadcast_to(operand, self._shape(self.nest.body[value.operands[0]].axes))  # constants are numbers
+        if name.startswith("fft_"):
+            lines = np.moveaxis(operand, attrs["axis"], -1)
+            bound = self._bound(value, "fft_block", lines, kind=name.removeprefix("fft_"))
+            return np.moveaxis(REFERENCE["fft_block"](bound, lines), -1, attrs["axis"])
         bound = self._bound(
             value,
             name,

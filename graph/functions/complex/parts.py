@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....promotion.dataclass import dataclass
 from ....promotion.dtype import DType
 from ...construction import primitives
-from ...ops.complex_parts import WHOLE
+from ...ops.complex.parts import WHOLE
 from ...symbol import Symbol
 from ...types import Shape
 from ..building import apply
@@ -38,8 +38,18 @@ def parts_of(x: Symbol) -> Complex:
 
 
 def whole(x: Complex) -> Symbol:
-    """Return complex numbers as a symbol."""
-    return apply("complex", x.real, x.imaginary)
+    """Return complex numbers as a symbol: the one that they are the parts of, or a view of it, if there is one."""
+    found = _taken_apart(x.real, x.imaginary)
+    return apply("complex", x.real, x.imaginary) if found is None else found
+
+
+def _taken_apart(real: Symbol, imaginary: Symbol) -> Symbol | None:
+    if real.op.name == "real" and imaginary.op.name == "imag" and real.inputs[0] is imaginary.inputs[0]:
+        return real.inputs[0]
+    if real.op.kind != "view" or real.op is not imaginary.op or real.attrs != imaginary.attrs:
+        return None
+    inner = _taken_apart(real.inputs[0], imaginary.inputs[0])
+    return None if inner is None else real.graph.apply(real.op, (inner,), real.attrs)
 
 
 def converted(x: Complex, dtype: DType) -> Complex:

@@ -12,7 +12,7 @@ from ...construction import primitives
 from ...errors import compose, mistake
 from ...graph import Graph
 from ...ops.attributes import Attributes
-from ...ops.complex_parts import PARTS
+from ...ops.complex.parts import PARTS
 from ...ops.opdef import OpDef
 from ...protocols import TensorLike
 from ...symbol import Symbol

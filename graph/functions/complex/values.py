@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...construction import primitives
 from ...errors import mistake
-from ...ops.complex_parts import WHOLE
+from ...ops.complex.parts import WHOLE
 from ...protocols import TensorLike
 from ...symbol import Symbol
 from ..building import apply, as_floats, symbol_of

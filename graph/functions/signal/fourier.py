@@ -1,42 +1,32 @@
-"""Provides Fourier transforms, of which a size of up to 64 is a product with a matrix and a larger one is cut into factors.
-
-Complex numbers are complex64 and complex128, or pairs of real and imaginary parts on a last axis. Sines and cosines are those
-of exact fractions of a turn, so that parts which cancel are 0 to the last bits.
-"""
+"""Provides Fourier transforms of complex64 and complex128, or of pairs of real and imaginary parts on a last axis."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
 
-from ....promotion.arrays import Array
 from ....promotion.dtype import DType
 from ....promotion.errors import UnsupportedError
 from ...construction import primitives
 from ...dims.dim import Dim, Extent, lower_bound, maximum
 from ...errors import compose, describing, mistake
 from ...ops.shape import normalize_axis
-from ...protocols import TensorLike
+from ...protocols import SymbolLike, TensorLike
 from ...symbol import Symbol
 from ...types import shape_text
 from ..building import apply, as_floats, symbol_of
-from ..complex.parts import from_pairs, parts_of, to_pairs, whole
+from ..complex.parts import Complex, parts_of, to_pairs, whole
 from ..joining import stack
-from ..linalg import matmul
 from ..positions import counting
+from . import transforms
 
 Parts: TypeAlias = "tuple[Symbol, Symbol | None]"
 """Real and imaginary parts; None stands for zeros."""
 
-DIRECT = 64
-"""Longest transform that is one product with a matrix, unless its length has no factor below."""
-_MATRIX = 256
-"""Longest transform of a length without factors up to `DIRECT` that is a product with a matrix."""
 MAX_LENGTH = 1 << 22
-"""Longest transform: its factors between the products are constants of the graph."""
+"""Longest transform: what it is multiplied by between its parts are constants of the graph."""
 
 
 def fft(x: TensorLike, n: int | None = None, axis: int = -1) -> Symbol:
@@ -146,12 +136,15 @@ def frames(x: Symbol, length: int, step: int) -> Symbol:
 def _complex(op: str, x: TensorLike, n: int | None, axis: int, sign: int) -> Symbol:
     given = symbol_of(op, x)
     if given.dtype.is_complex:
-        return whole(from_pairs(_complex(op, to_pairs(parts_of(given)), n, axis, sign)))
+        parts, number = parts_of(given), _axis(op, given, axis, len(given.shape))
+        length = _length(op, given, given.shape[number], n)
+        found = _along_axis((parts.real, parts.imaginary), number, length, sign, False, parts.real.dtype)
+        return whole(Complex(*found))
     result, (symbol,) = as_floats(op, x)
     number = _pairs(op, symbol, axis)
     length = _length(op, symbol, symbol.shape[number], n)
-    found = along_axis((symbol[..., 0], symbol[..., 1]), number, length, sign, False, symbol.dtype)
-    return primitives.cast(found, result)
+    pairs = along_axis((symbol[..., 0], symbol[..., 1]), number, length, sign, False, symbol.dtype)
+    return primitives.cast(pairs, result)
 
 
 def along_axis(x: Parts, axis: int, length: int, sign: int, onesided: bool, work: DType) -> Symbol:
@@ -159,13 +152,17 @@ def along_axis(x: Parts, axis: int, length: int, sign: int, onesided: bool, work
 
     onesided: the first half of the transform of real numbers, or (sign 1) the real inverse of such a half.
     """
+    return stack(_along_axis(x, axis, length, sign, onesided, work), -1)
+
+
+def _along_axis(x: Parts, axis: int, length: int, sign: int, onesided: bool, work: DType) -> list[Symbol]:
     real, imaginary = (None if part is None else primitives.cast(_last(part, axis), work) for part in x)
     assert real is not None
     if onesided and sign > 0:
         found: Sequence[Symbol] = (from_half(real, imaginary, length),)
     else:
         found = half_of(real, length) if onesided else transformed((real, imaginary), length, sign)
-    return stack([_from_last(part, axis) for part in found], -1)
+    return [_from_last(part, axis) for part in found]
 
 
 def _pairs(op: str, x: Symbol, axis: int) -> int:
@@ -224,137 +221,27 @@ def _from_last(x: Symbol, axis: int) -> Symbol:
 def transformed(x: Parts, length: int, sign: int) -> tuple[Symbol, Symbol]:
     """Transform the last axis, cut or filled up to a length. With the sign 1 it is the inverse, divided by the length."""
     real, imaginary = fitted(x[0], length), None if x[1] is None else fitted(x[1], length)
-    found = _transformed(real, imaginary, length, sign)
+    found = transforms.transformed((real, imaginary), length, sign)
+    first, second = _symbol(found[0]), _symbol(found[1])
     if sign < 0:
-        return found
-    return apply("mul", found[0], 1.0 / length), apply("mul", found[1], 1.0 / length)
+        return first, second
+    return apply("mul", first, 1.0 / length), apply("mul", second, 1.0 / length)
 
 
 def half_of(x: Symbol, length: int) -> tuple[Symbol, Symbol]:
-    """Return the first half of the transform of real numbers on the last axis; the other one is its conjugate.
-
-    Of many numbers, an even count of them, pairs are transformed as complex numbers: that takes half the work.
-    """
-    half, real = length // 2, fitted(x, length)
-    if length % 2 or length <= 2 * DIRECT:
-        found = transformed((real, None), length, -1)
-        return found[0][..., : half + 1], found[1][..., : half + 1]
-    first, second = _transformed(real[..., ::2], real[..., 1::2], half, -1)
-    around = [apply("concat", part, part[..., :1], axis=len(x.shape) - 1) for part in (first, second)]
-    ones, twos = _mirrored(around)
-    cos, sin = _constants(real, *_waves(np.arange(half + 1), length, -1))
-    turned = _turned(apply("mul", twos[1], 0.5), apply("mul", ones[1], -0.5), cos, sin)
-    return apply("add", apply("mul", ones[0], 0.5), turned[0]), apply("add", apply("mul", twos[0], 0.5), turned[1])
-
-
-def _mirrored(parts: Sequence[Symbol]) -> tuple[tuple[Symbol, Symbol], tuple[Symbol, Symbol]]:
-    """Return, of real and of imaginary parts, those of a spectrum's sum and difference with its mirrored conjugate."""
-    real, imaginary = parts
-    axes = (len(real.shape) - 1,)
-    other, conjugate = apply("flip", real, axes=axes), apply("flip", imaginary, axes=axes)
-    sums = apply("add", real, other), apply("sub", real, other)
-    return sums, (apply("sub", imaginary, conjugate), apply("add", imaginary, conjugate))
+    """Return the first half of the transform of real numbers on the last axis; the other one is its conjugate."""
+    real, imaginary = transforms.half_of(fitted(x, length), length)
+    return _symbol(real), _symbol(imaginary)
 
 
 def from_half(real: Symbol, imaginary: Symbol | None, length: int) -> Symbol:
     """Return the real inverse of a spectrum of which the first half is given, on the last axis; the other is its conjugate."""
     half = length // 2 + 1
-    if imaginary is not None and length % 2 == 0 and length > 2 * DIRECT:
-        return _from_pairs(fitted(real, half), fitted(imaginary, half), length)
-    mirrored = slice(1, (length + 1) // 2)
-
-    def whole(part: Symbol, sign: float) -> Symbol:
-        other = apply("flip", part[..., mirrored], axes=(len(part.shape) - 1,))
-        return apply("concat", part, other if sign > 0 else apply("negate", other), axis=len(part.shape) - 1)
-
-    real = whole(fitted(real, half), 1.0)
-    imaginary = None if imaginary is None else whole(fitted(imaginary, half), -1.0)
-    return transformed((real, imaginary), length, 1)[0]
+    first = fitted(real, half)
+    second = apply("mul", first, 0.0) if imaginary is None else fitted(imaginary, half)
+    return apply("mul", _symbol(transforms.from_half(first, second, length)), 1.0 / length)
 
 
-def _from_pairs(real: Symbol, imaginary: Symbol, length: int) -> Symbol:
-    """Return real numbers as pairs, of which complex numbers are made whose transform the half spectrum tells."""
-    half = length // 2
-    ends = np.isin(np.arange(half + 1), (0, half))  # they are real, and their other part has no say
-    imaginary = apply("where", real.graph.constant(ends), 0.0, imaginary)
-    ones, twos = _mirrored((real, imaginary))
-    cos, sin = _constants(real, *_waves(np.arange(half + 1), length, 1))
-    turned = _turned(apply("mul", ones[1], 0.5), apply("mul", twos[1], 0.5), cos, sin)
-    first = apply("sub", apply("mul", ones[0], 0.5), turned[1])[..., :half]
-    second = apply("add", apply("mul", twos[0], 0.5), turned[0])[..., :half]
-    pairs = stack(list(transformed((first, second), half, 1)), -1)
-    return primitives.reshape(pairs, (*real.shape[:-1], length))
-
-
-def _transformed(real: Symbol, imaginary: Symbol | None, length: int, sign: int) -> tuple[Symbol, Symbol]:
-    if length == 1:
-        return real, apply("mul", real, 0.0) if imaginary is None else imaginary
-    factor = _factor(length)
-    if length <= DIRECT or (factor == 1 and length <= _MATRIX):
-        return _by_matrix(real, imaginary, length, sign)
-    return _by_factors(real, imaginary, length, factor, sign) if factor > 1 else _by_chirps(real, imaginary, length, sign)
-
-
-def _factor(length: int) -> int:
-    """Return the divisor up to `DIRECT` that is nearest to the square root, or 1."""
-    found = [factor for factor in range(2, min(DIRECT, length - 1) + 1) if length % factor == 0]
-    return min(found, key=lambda factor: (abs(math.log(factor * factor / length)), factor), default=1)
-
-
-def _waves(counts: Array, length: int, sign: int) -> tuple[Array, Array]:
-    """Return cosines and signed sines of 2π counts / length, exact at multiples of π / 2."""
-    angles = 2 * np.pi * (counts % length) / length
-    cosines, sines = np.cos(angles), sign * np.sin(angles)
-    quarters = (4 * counts) % length == 0
-    return np.where(quarters, np.rint(cosines), cosines), np.where(quarters, np.rint(sines), sines)
-
-
-def _constants(x: Symbol, *arrays: Array) -> list[Symbol]:
-    return [x.graph.constant(array.astype(x.dtype.numpy), x.dtype) for array in arrays]
-
-
-def _by_matrix(real: Symbol, imaginary: Symbol | None, length: int, sign: int) -> tuple[Symbol, Symbol]:
-    numbers = np.arange(length)
-    cos, sin = _constants(real, *_waves(np.outer(numbers, numbers), length, sign))
-    found = matmul(real, cos), matmul(real, sin)
-    if imaginary is None:
-        return found
-    return apply("sub", found[0], matmul(imaginary, sin)), apply("add", found[1], matmul(imaginary, cos))
-
-
-def _by_factors(real: Symbol, imaginary: Symbol | None, length: int, rows: int, sign: int) -> tuple[Symbol, Symbol]:
-    """Transform the columns of a matrix, turn its elements, transform its rows, and read it by columns (Cooley and Tukey)."""
-    columns, lead = length // rows, real.shape[:-1]
-    numbers = np.arange(rows)
-    cos, sin = _constants(real, *_waves(np.outer(numbers, numbers), rows, sign))
-    matrix = primitives.reshape(real, (*lead, rows, columns))
-    first, second = matmul(cos, matrix), matmul(sin, matrix)
-    if imaginary is not None:
-        other = primitives.reshape(imaginary, (*lead, rows, columns))
-        first, second = apply("sub", first, matmul(sin, other)), apply("add", second, matmul(cos, other))
-    turned = _turned(first, second, *_constants(real, *_waves(np.outer(numbers, np.arange(columns)), length, sign)))
-    axes = (*range(len(lead)), len(lead) + 1, len(lead))
-    one, two = (primitives.permute(part, axes) for part in _transformed(*turned, columns, sign))
-    return primitives.reshape(one, (*lead, length)), primitives.reshape(two, (*lead, length))
-
-
-def _by_chirps(real: Symbol, imaginary: Symbol | None, length: int, sign: int) -> tuple[Symbol, Symbol]:
-    """Transform by a convolution, whose length is a power of two (Bluestein)."""
-    size = 1 << (2 * length - 2).bit_length()
-    numbers = np.arange(length)
-    cosines, sines = _waves(numbers * numbers, 2 * length, sign)
-    filter_ = np.zeros(size, np.complex128)
-    filter_[:length] = cosines - 1j * sines
-    filter_[size - length + 1 :] = filter_[1:length][::-1]
-    spectrum = np.fft.fft(filter_)
-    cos, sin, by, by_imaginary = _constants(real, cosines, sines, spectrum.real, spectrum.imag)
-    chirped = (apply("mul", real, cos), apply("mul", real, sin)) if imaginary is None else _turned(real, imaginary, cos, sin)
-    inner = transformed(chirped, size, -1)
-    one, two = transformed(_turned(*inner, by, by_imaginary), size, 1)
-    return _turned(one[..., :length], two[..., :length], cos, sin)
-
-
-def _turned(real: Symbol, imaginary: Symbol, cos: Symbol, sin: Symbol) -> tuple[Symbol, Symbol]:
-    """Return a product of complex numbers."""
-    first = apply("sub", apply("mul", real, cos), apply("mul", imaginary, sin))
-    return first, apply("add", apply("mul", real, sin), apply("mul", imaginary, cos))
+def _symbol(x: SymbolLike) -> Symbol:
+    assert isinstance(x, Symbol)
+    return x

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ...ops.control import regions_of
 from ...symbol import Symbol
 from ..values import objects
 from .body import Body, Constant, OnnxNode, OpsetNeeded, Refused
+from .complex_parts import ComplexParts
 from .composed.composed import Composed, Expanded, Operand, Size, Unsqueezed
 from .composed.find import find_composed
 from .functions import DOMAIN, Written, call_text, written
@@ -112,6 +114,7 @@ class GraphWriter:
         self.casts = {entry.symbol.id: entry for entry in model.graph.casts() if entry.symbol.graph is graph}
         self.kernels: dict[int, str] = {}
         self.written: set[int] = set()
+        self.parts = ComplexParts(self)
 
     def _leave_cubic(self) -> None:
         """Drop cubic Resize beside a Transpose: onnxruntime moves these behind it, where it may have no such Resize."""
@@ -136,6 +139,14 @@ class GraphWriter:
         """Write all symbols that outputs need."""
         for symbol in self.live:
             self._add(symbol)
+        for symbol in self.graph.outputs:
+            self._checked(symbol, partial(self.parts.require_whole, symbol))
+
+    def beside(self, graph: Graph, names: Mapping[int, str]) -> list[str]:
+        """Write a graph whose inputs have these names, by their id, and return the names of its outputs."""
+        writer = GraphWriter(graph, self.body, self.model, names)
+        writer.write()
+        return [writer.names[symbol.id] for symbol in graph.outputs]
 
     def inside(self, region: Graph, body: Body, inputs: Sequence[str]) -> list[str]:
         """Write a region whose inputs have these names, and return the names of its outputs."""
@@ -144,56 +155,69 @@ class GraphWriter:
         writer.write()
         return [writer.names[symbol.id] for symbol in region.outputs]
 
-    def _add(self, symbol: Symbol) -> None:
-        first = len(self.body.nodes)
+    def _checked(self, symbol: Symbol, action: Callable[[], None]) -> None:
+        """Do something for a symbol, and say of which it was refused."""
         try:
-            self._check_dtype(symbol)
-            if symbol.id in self.resized:
-                self._rename_last(symbol, self._resize(symbol, self.resized[symbol.id]), first)
-            elif symbol.id in self.windowed:
-                self._rename_last(symbol, self._of_windows(symbol, self.windowed[symbol.id]), first)
-            elif symbol.id in self.composed:
-                self._composed(symbol, self.composed[symbol.id], first)
-            elif symbol.op.name == "input":
-                self.names.setdefault(symbol.id, str(symbol.name))
-            elif symbol.op.name == "loop":
-                write_loop(self, symbol)
-            elif symbol.op.name == "host_loop":
-                write_host_loop(self, symbol)
-            elif symbol.op.name in ("branch", "host_branch"):
-                write_branch(self, symbol)
-            elif symbol.op.name in ("region_result", "host_result"):  # the loop or branch gave it its name
-                if symbol.attrs.get("extents"):
-                    self.model.sizes.learn(self.names[symbol.id], symbol.shape)
-                return
-            elif symbol.op.name == "constant" and self.graph is not self.model.graph:  # a number, inside a region
-                self.names[symbol.id] = self.body.constant(array_of(symbol), symbol.dtype)
-            elif symbol.op.name in _ARRAYS:
-                name = self.body.name(str(symbol.name) if symbol.name else f"constant_{symbol.id}")
-                self.model.arrays[name] = Constant(array_of(symbol), symbol.dtype)
-                self.names[symbol.id] = name
-            elif (values := self._values_of_top(symbol)) is not None:
-                self._rename_last(symbol, values, first)
-            else:
-                self._rename_last(symbol, self._written(symbol), first)
-                if "extents" in symbol.attrs:
-                    self.model.sizes.learn(self.names[symbol.id], symbol.shape)
+            action()
         except Refused as error:
             raise UnsupportedError(self._message(symbol, error.reason, error.fix)) from None
         except OpsetNeeded as error:
             message = self._message(symbol, f"{error.what} is in opset {error.opset} and later, not in {self.model.opset}", "")
             raise TooOld(error.opset, message) from None
+
+    def _add(self, symbol: Symbol) -> None:
+        first = len(self.body.nodes)
+        self._checked(symbol, partial(self._write, symbol, first))
+        if symbol.id not in self.names:  # its parts have names
+            return
         metadata = self._metadata(symbol)
         for made in self.body.nodes[first:]:
             made.metadata.update(metadata)
         fixed = self.model.fixed
         if symbol.op.name in _ARRAYS or (
             symbol.op.kind not in ("source", "control") and symbol.id not in self.nodes and not regions_of(symbol)
-            and all([self.names[operand.id] in fixed for operand in symbol.inputs])
+            and all([self.names.get(operand.id) in fixed for operand in symbol.inputs])
         ):
             fixed.add(self.names[symbol.id])
         if len(self.body.nodes) > first and self._is_kept(symbol):
             self.body.nodes[-1].metadata["joinery.row"] = symbol.op.name
+
+    def _write(self, symbol: Symbol, first: int) -> None:
+        self._check_dtype(symbol)
+        if symbol.id in self.resized:
+            self._rename_last(symbol, self._resize(symbol, self.resized[symbol.id]), first)
+        elif symbol.id in self.windowed:
+            self._rename_last(symbol, self._of_windows(symbol, self.windowed[symbol.id]), first)
+        elif symbol.id in self.composed:
+            self._composed(symbol, self.composed[symbol.id], first)
+        elif symbol.op.name == "input":
+            self.names.setdefault(symbol.id, str(symbol.name))
+        elif symbol.op.name == "loop":
+            write_loop(self, symbol)
+        elif symbol.op.name == "host_loop":
+            write_host_loop(self, symbol)
+        elif symbol.op.name in ("branch", "host_branch"):
+            write_branch(self, symbol)
+        elif symbol.op.name in ("region_result", "host_result"):  # the loop or branch gave it its name
+            if symbol.attrs.get("extents"):
+                self.model.sizes.learn(self.names[symbol.id], symbol.shape)
+            return
+        elif symbol.op.name == "constant" and self.graph is not self.model.graph:  # a number, inside a region
+            self.names[symbol.id] = self.body.constant(array_of(symbol), symbol.dtype)
+        elif symbol.op.name in _ARRAYS:
+            name = self.body.name(str(symbol.name) if symbol.name else f"constant_{symbol.id}")
+            self.model.arrays[name] = Constant(array_of(symbol), symbol.dtype)
+            self.names[symbol.id] = name
+        elif self.parts.is_of_parts(symbol):
+            real = self.parts.write(symbol)
+            if real is not None:
+                self._rename_last(symbol, real, first)
+        elif (values := self._values_of_top(symbol)) is not None:
+            self._rename_last(symbol, values, first)
+        else:
+            self._rename_last(symbol, self._written(symbol), first)
+            if "extents" in symbol.attrs:
+                self.model.sizes.learn(self.names[symbol.id], symbol.shape)
 
     def _is_kept(self, symbol: Symbol) -> bool:
         """Return whether import would compute a symbol, or clamp its bounds, if its node did not say that it is one."""

@@ -40,7 +40,7 @@ from .loops.flat import is_deep, read_flattened
 from .loops.lane_masks import compared_lanes, lane_mask
 from .loops.scratch import Scratch
 from .memory.filled_rows import filled_row
-from .memory.gathers import gather
+from .memory.gathers import are_few_apart, gather, load_apart
 from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from .scalars import ZERO, Scalars, is_constant, wrapped
 
@@ -342,6 +342,9 @@ class Evaluator:
             if run == -1:
                 raw = self.f.shuffle(raw, raw, range(n - 1, -1, -1))
                 guard = None if guard is None else self.f.shuffle(guard, guard, range(n - 1, -1, -1))
+        elif are_few_apart(self.f.module, size, run):
+            pointer = self.pointer_at(pointers, coordinates, dim)
+            raw = load_apart(self.f, pointer, guard, type_, run, size)
         else:
             raw = self._gather(pointers, coordinates, guard, n, tail)
         return self._fill(from_memory(self.f, raw, node.elem), guard, node, coordinates, tail)

@@ -30,6 +30,7 @@ from .control.status import Status
 from .elements import lower_gather, lower_histogram
 from .elementwise import lower_elementwise
 from .evaluate import Evaluator
+from .fourier.handlers import lower_fft
 from .launch_specialization import MULTIPLE, LaunchSpecialization
 from .loops.liveness import emits_nest
 from .memory.accesses import lower_addptr, lower_bitcast, lower_load, lower_store
@@ -234,6 +235,7 @@ HANDLERS: dict[str, Handler] = {
     "tt.gather": lower_gather,
     "tt.histogram": lower_histogram,
     "tt.sort": lower_sort,
+    "tt.fft": lower_fft,
     "tt.reduce": lower_reduce,
     "tt.scan": lower_scan,
     "tt.dot": lower_dot,

@@ -1,4 +1,4 @@
-"""Builds running sums along one axis: `tt.scan` inside a chunk, a carry between chunks. Lines that are sorted are one chunk.
+"""Builds running sums along one axis: `tt.scan` inside a chunk, a carry between chunks. Lines that blocks hold whole are one.
 
 The carry enters the sum at the chunk's first position, so that a chunked scan adds in the same order as one
 that is not chunked. An exclusive scan is an inclusive scan of the operand one position earlier, which needs
@@ -16,7 +16,7 @@ from ..blocks import Block, Dimension, register_type, shape, union
 from ..elements.conversions import round_tensor_float32
 from ..emit import Frame
 from ..reductions import combiner, neutral
-from ..structure import reach, values_of
+from ..structure import reach, takes_whole_lines, values_of
 
 
 class Scan:
@@ -34,10 +34,11 @@ class Scan:
         self.kind: str = attrs["kind"]
         self.dtype = self.value.dtype
         self.elem = register_type(self.dtype)
-        self.is_sort = self.kind == "sort_block"
-        self.combine = None if self.is_sort else combiner(self.kind, self.dtype)
+        self.combine = None if takes_whole_lines(self.kind) else combiner(self.kind, self.dtype)
+        self.length = nest.axes[self.axis].extent
         starts_signed = self.kind == "sum" and self.dtype.is_float and not self.exclusive
-        self.neutral = -0.0 if starts_signed else neutral(self.kind, self.dtype)
+        is_transform = self.kind.startswith("fft_")
+        self.neutral = -0.0 if starts_signed else 0 if is_transform else neutral(self.kind, self.dtype)
         if self.exclusive and set(values_of(nest, "scan")) & reach(nest, [self.operand]):
             raise UnsupportedError("tile: an exclusive scan of another scan in one nest")
 
@@ -65,6 +66,8 @@ class Scan:
                 moved.elem,
             )
         value = frame.expand(block, dims)
+        if self.kind.startswith("fft_"):  # which reads nothing beyond the axis
+            return value
         mask = frame.mask((source,), tuple([source if dim is along else dim for dim in dims]))
         return value if mask is None else b.select(mask, value, b.const(self.neutral, self.elem, shape(dims)))
 
@@ -101,7 +104,7 @@ class Scan:
         if not isinstance(along, Dimension):
             raise UnsupportedError("tile: a scan along an axis that is not blocked")
         if self.combine is None:
-            raise UnsupportedError("tile: a line that is sorted does not lie whole in a block")
+            raise UnsupportedError("tile: a line that is sorted or transformed does not lie whole in a block")
         kept = self._kept(frame)
         dims = union(kept, (along,))
         terms = self._terms(frame, along, dims)
@@ -115,7 +118,14 @@ class Scan:
 
     def _define(self, frame: Frame, terms: SSAValue, dims: tuple[Dimension, ...], along: Dimension) -> SSAValue:
         b, axis = frame.builder, dims.index(along)
-        sums = b.sort(terms, axis) if self.combine is None else b.scan([terms], axis, self.combine, self.reverse)[0]
+        if self.combine is not None:
+            sums = b.scan([terms], axis, self.combine, self.reverse)[0]
+        elif self.kind == "sort_block":
+            sums = b.sort(terms, axis)
+        else:
+            kind = self.kind.removeprefix("fft_")
+            assert isinstance(self.length, int)
+            sums = b.fft(terms, axis, kind, self.length - kind.startswith("real"))
         result = round_tensor_float32(frame.builder, sums) if self.dtype.name == "tensor_float32" else sums
         frame.define(self.number, Block(result, dims, self.elem))
         return sums

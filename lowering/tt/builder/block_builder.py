@@ -40,7 +40,7 @@ from .. import types as t
 from ..constants import Number, constant_attr
 from ..dialect.arith import FLOAT_PREDICATES, INTEGER_PREDICATES, CmpfOp, CmpiOp, SelectOp, predicate_attr
 from ..dialect.attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MODES, cache_policy, enum_attr
-from ..dialect.compute import NO_IMPRECISE_ACCUMULATION, DotOp, SortOp
+from ..dialect.compute import NO_IMPRECISE_ACCUMULATION, DotOp, FftOp, SortOp
 from ..dialect.context import operation_class
 from ..dialect.functions import FuncOp, GetNumProgramsOp, GetProgramIdOp, ReturnOp
 from ..dialect.memory.descriptor_types import TensorDescType
@@ -262,6 +262,11 @@ class BlockBuilder(OperationBuilder):
     def sort(self, x: SSAValue, axis: int) -> SSAValue:
         """Put the elements along an axis in ascending order, as signed integers."""
         return self._one(SortOp, (x,), x.type, {"axis": IntegerAttr(axis, i32)})
+
+    def fft(self, x: SSAValue, axis: int, kind: str, length: int) -> SSAValue:
+        """Transform lines of complex64 along an axis, as `tt.fft` has it."""
+        said = {"axis": IntegerAttr(axis, i32), "kind": StringAttr(kind), "length": IntegerAttr(length, i32)}
+        return self._one(FftOp, (x,), x.type, said)
 
     def reshape(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
         """Give the elements, in row-major order, another shape."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Operation
 from xdsl.irdl import (
     IRDLOperation,
@@ -250,6 +250,51 @@ class SortOp(IRDLOperation):
         expect_type(self, "result", self.result.type, self.src.type, "the type of src")
 
 
+TRANSFORMS = ("forward", "inverse", "real", "real_inverse")
+"""The kinds of Fourier transforms: of complex numbers, and between real ones, as pairs, and half their transform."""
+
+
+@irdl_op_definition
+class FftOp(IRDLOperation):
+    """The Fourier transforms of lines of complex numbers along one axis, with the sign of `kind`, divided by nothing.
+
+    An element is the bits of a complex64, its real part the low ones. `length` numbers are transformed. Where numbers are real,
+    these are their pairs: "real" puts half their transform, length + 1 numbers, in their place, and "real_inverse" makes the
+    pairs, times 2 · length, of such a half, of which the imaginary parts of both ends count for nothing. Elements beyond the
+    results are undefined. Triton has no such operation; programs of hosts have it, which hold whole lines.
+    """
+
+    name = "tt.fft"
+
+    src = operand_def(SAME)
+    result = result_def(written())
+    axis = prop_def(IntegerAttr)
+    kind = prop_def(StringAttr)
+    length = prop_def(IntegerAttr)
+
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$src attr-dict `:` type($result)"
+    traits = traits_def(Pure(), BlockSizes())
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many elements of a line are read, and how many are defined in the result."""
+        kind, length = self.kind.data, self.length.value.data
+        return length + (kind == "real_inverse"), length + (kind == "real")
+
+    def verify_(self) -> None:
+        shape, axis = expect_block(self, "src", self.src), self.axis.value.data
+        if t.elem(self.src.type) != t.I64:
+            fail(self, f"src is {self.src.type}, expected a block of i64, each the bits of a complex64")
+        expect_axis(self, axis, len(shape))
+        expect_type(self, "result", self.result.type, self.src.type, "the type of src")
+        kind, length = self.kind.data, self.length.value.data
+        if kind not in TRANSFORMS:
+            fail(self, f"kind is {kind!r:.60}, expected one of {', '.join(TRANSFORMS)}")
+        if not 1 <= length <= shape[axis] - kind.startswith("real"):
+            fail(self, f"a transform of {length} numbers, of kind {kind}, along an axis of {shape[axis]} elements")
+
+
 OPERATIONS: Sequence[type[Operation]] = (
     DotOp,
     FpToFpOp,
@@ -259,4 +304,5 @@ OPERATIONS: Sequence[type[Operation]] = (
     ClampFOp,
     HistogramOp,
     SortOp,
+    FftOp,
 )

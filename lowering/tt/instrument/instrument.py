@@ -17,6 +17,7 @@ from .. import types as t
 from ..analysis.aliasing import AliasAnalysis
 from ..analysis.control_flow import parent_block, terminator
 from ..builder.block_builder import BlockBuilder
+from ..dialect.compute import FftOp
 from ..dialect.debug import AssertOp
 from ..dialect.functions import FuncOp
 from ..dialect.memory.check_access import CheckAccessOp
@@ -35,6 +36,7 @@ from .undefined import (
     any_of,
     divisor_lanes,
     follows,
+    lanes_before,
     negated,
     possibly_undefined,
     undefined_lanes,
@@ -182,6 +184,10 @@ class _Instrumentation:
         if op.name == "ub.poison":
             shape = t.shape_of(op.results[0].type)
             self._undefined[op.results[0]] = after.const(1, t.I1, shape)
+        elif isinstance(op, FftOp):
+            before, (read, written) = Rewriter(op), op.counts
+            self._need_defined(before, op.src, lanes_before(before, op, read))
+            self._undefined[op.results[0]] = negated(after, lanes_before(after, op, written))
         elif follows(op) and any(operand in self._undefined for operand in op.operands):
             found = undefined_lanes(after, op, self._undefined)
             self._undefined.update(zip(op.results, found, strict=True))

@@ -14,6 +14,7 @@ from ....promotion.errors import InternalError
 from .. import types as t
 from ..analysis.control_flow import terminator
 from ..builder.block_builder import BlockBuilder
+from ..dialect.compute import FftOp
 from ..dialect.scaled import DotScaledOp
 from ..sanitize.partial import SHIFTS, is_partial, repeated
 from ..sanitize.shadow import ABSORBING, ELEMENTWISE, MOVES
@@ -31,6 +32,17 @@ def follows(op: Operation) -> bool:
     if name in MOVES or name in _WHOLE_BLOCKS or name in _POINTERS or name in ELEMENTWISE:
         return True
     return name.startswith(("arith.", "math."))
+
+
+def lanes_before(b: BlockBuilder, op: FftOp, count: int) -> SSAValue:
+    """Emits the mask of the first elements of each line of an operation."""
+    shape, axis = t.shape_of(op.src.type), op.axis.value.data
+    here = b.arange(shape[axis])
+    for position in range(len(shape)):
+        if position != axis:
+            here = b.expand_dims(here, position)
+    here = b.broadcast(here, shape)
+    return b.cmpi("slt", here, b.const(count, t.I32, shape))
 
 
 def possibly_undefined(function: Operation, undefined_arithmetic: bool = False) -> set[SSAValue]:
@@ -52,7 +64,7 @@ def _derived(op: Operation, found: set[SSAValue]) -> Iterator[SSAValue]:
             other = getattr(op, "other", None)
             if getattr(op, "mask", None) is not None and (other is None or other in found):
                 yield op.results[0]
-        case "ub.poison":
+        case "ub.poison" | "tt.fft":
             yield op.results[0]
         case "scf.for":
             body = op.regions[0].block

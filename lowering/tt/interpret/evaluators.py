@@ -21,6 +21,7 @@ from ..analysis.distances import moves_by_distance
 from ..constants import block_values, is_splat, scalar_value, splat_value
 from ..dialect.arith import FLOAT_PREDICATES, INTEGER_PREDICATES
 from ..dialect.attributes import ROUNDING_MODES, case_name, property_number
+from ..dialect.compute import FftOp
 from ..dialect.memory.atomics import RMW_OPERATIONS
 from ..types import numpy_dtype
 from .external import extern_elementwise
@@ -382,6 +383,29 @@ def _sort(op: Operation, memory: Memory) -> Evaluator:
     return lambda x: as_integer(np.sort(signed(x), axis), numpy_dtype(_result(op)))
 
 
+def _fft(op: Operation, memory: Memory) -> Evaluator:
+    """Transforms in float64 and rounds once."""
+    assert isinstance(op, FftOp)
+    axis, length, kind = op.axis.value.data, op.length.value.data, op.kind.data
+
+    def evaluate(x: Array) -> Array:
+        wide = np.moveaxis(np.asarray(x), axis, -1).copy().view(np.complex64).astype(np.complex128)
+        lines = np.frombuffer(bytes([_POISON_BYTE]) * x.nbytes, np.int64).reshape(wide.shape).copy()
+        numbers = lines.view(np.complex64)
+        if kind == "real":
+            numbers[..., : length + 1] = np.fft.rfft(np.ascontiguousarray(wide[..., :length]).view(np.float64))
+        elif kind == "real_inverse":
+            real = np.fft.irfft(wide[..., : length + 1], 2 * length) * (2 * length)
+            numbers[..., :length] = np.ascontiguousarray(real).view(np.complex128)
+        elif kind == "forward":
+            numbers[..., :length] = np.fft.fft(wide[..., :length])
+        else:
+            numbers[..., :length] = np.fft.ifft(wide[..., :length]) * length
+        return np.ascontiguousarray(np.moveaxis(lines, -1, axis))
+
+    return evaluate
+
+
 _NOTHING = ("ttg.barrier", "tt.grid_dependency_wait", "tt.grid_dependency_launch_dependents")
 
 EVALUATORS: dict[str, Maker] = {
@@ -429,6 +453,7 @@ EVALUATORS: dict[str, Maker] = {
     "tt.atomic_poll": atomic_poll,
     "tt.histogram": _histogram,
     "tt.sort": _sort,
+    "tt.fft": _fft,
     "tt.extern_elementwise": lambda op, memory: extern_elementwise(op),
     "llvm.intr.assume": lambda op, memory: lambda condition: None,
     **dict.fromkeys(_NOTHING, lambda op, memory: lambda: None),

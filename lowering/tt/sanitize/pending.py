@@ -15,7 +15,7 @@ from ....promotion.dataclass import dataclass
 SYNCHRONISING = frozenset(
     {
         "ttg.barrier", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.atomic_poll", "tt.reduce",
-        "tt.scan", "tt.dot", "tt.dot_scaled", "tt.gather", "tt.histogram", "tt.sort", "tt.assert", "tt.print",
+        "tt.scan", "tt.dot", "tt.dot_scaled", "tt.gather", "tt.histogram", "tt.sort", "tt.fft", "tt.assert", "tt.print",
         "tt.descriptor_load", "tt.descriptor_store", "tt.descriptor_gather", "tt.descriptor_scatter", "tt.descriptor_reduce",
     }
 )  # fmt: skip

@@ -28,7 +28,7 @@ _State = tuple[SSAValue, int | None, bool]
 _QUOTIENTS = ("arith.divsi", "arith.divui", "arith.shrsi", "arith.shrui", "arith.cmpi")
 _RESIZED = ("arith.extsi", "arith.extui", "arith.trunci")
 _ACCESSES = ("tt.load", "tt.store", "tt.atomic_rmw", "tt.atomic_cas")
-_ELSEWHERE = ("tt.reduce", "tt.scan", "tt.dot", "tt.dot_scaled", "tt.histogram", "tt.sort", "tt.print", "tt.assert")
+_ELSEWHERE = ("tt.reduce", "tt.scan", "tt.dot", "tt.dot_scaled", "tt.histogram", "tt.sort", "tt.fft", "tt.print", "tt.assert")
 """What leads a number to no address as one of consecutive ones."""
 
 

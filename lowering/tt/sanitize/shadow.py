@@ -19,6 +19,7 @@ from .. import types as t
 from ..analysis.combining import exchanged_axis
 from ..analysis.distances import moves_by_distance
 from ..dialect.attributes import property_number
+from ..dialect.compute import FftOp
 from ..dialect.scaled import DotScaledOp
 from ..interpret.machine import Value
 from ..interpret.numerics import unsigned
@@ -312,6 +313,23 @@ def _sorted(axis: int) -> Rule:
     return rule
 
 
+def _transformed(op: FftOp, number: int) -> Rule:
+    """Makes the rule of tt.fft: an undefined number makes all results of its line undefined; there are none beyond these."""
+    axis, (read, written) = op.axis.value.data, op.counts
+
+    def rule(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
+        shape = np.shape(result)
+        found = np.zeros(shape, np.int32)
+        poison = None if shadows[0] is None else shadows[0].poison
+        if poison is not None:
+            lines = np.take(np.broadcast_to(poison, shape), np.arange(read), axis)
+            found[...] = np.max(lines, axis, keepdims=True)
+        position = np.arange(shape[axis]).reshape([-1 if each == axis else 1 for each in range(len(shape))])
+        return tidy(Shadow(np.where(position < written, found, np.int32(number))))
+
+    return rule
+
+
 ABSORBING: dict[str, Rule] = {
     **dict.fromkeys(
         ("arith.andi", "arith.muli", "arith.mului_extended", "arith.mulsi_extended"), _absorbing(lambda dtype: dtype.type(0))
@@ -366,6 +384,8 @@ def rule_of(op: Operation, number: int, evaluate: Function) -> Rule | None:
         return _gathered(evaluate)
     if name == "tt.sort":
         return _sorted(property_number(op, "axis"))
+    if isinstance(op, FftOp):
+        return _transformed(op, number)
     exchange = exchanged_axis(op)
     if exchange is not None:
         return _exchanged(*exchange)

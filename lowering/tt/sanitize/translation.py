@@ -103,7 +103,7 @@ class SanitizedTranslation(Translation[Frame]):
             rule = rule_of(op, number, maker(op, self.machine.memory))
             if rule is not None:
                 always = starts_marks(op.name, op.results[0].type) and t.is_integer(op.operands[0].type)
-                always = always or moves_far(op)
+                always = always or moves_far(op) or op.name == "tt.fft"
                 if self.guard.undefined_arithmetic and is_partial(op):
                     rule, always = partial(op, number, rule), True
                 return self._ruled(op, step, rule, always)

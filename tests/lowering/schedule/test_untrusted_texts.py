@@ -55,6 +55,10 @@ CASES: dict[str, Build] = {
         apply("sorted_positions", x.cast("int32"), axis=1), apply("least_positions", x.cast("int32"), axis=1, k=2),
         apply("sort_block", i[:, None].cast("int32") + np.arange(4, dtype=np.int32), axis=1),
     ),
+    "transforms": lambda x, y, i: (
+        jn.fft(jn.stack([x, x * 2], -1)), jn.rfft(x), jn.irfft(x[..., None] * np.ones(2, np.float32), 6),
+        jn.real(apply("fft_block", jn.complex(x, x), axis=1, kind="inverse")),
+    ),
     "scatter": lambda x, y, i: (
         jn.scatter_add(x, y[:, :4], jn.broadcast_to(i[:, None], (M, 4)), 0), jn.put_along_axis(x, i[:, None], y[:, :1], 0),
     ),

@@ -11,7 +11,7 @@ from ....functions import reductions
 from ....functions.building import apply
 from ....functions.complex import arithmetic
 from ....functions.complex.parts import Complex, from_pairs, to_pairs
-from ....ops.complex_parts import PARTS
+from ....ops.complex.parts import PARTS
 from ....symbol import Symbol
 from ...node import Node, Number
 from ...registry import handles_complex

@@ -6,7 +6,7 @@ from typing import Any
 
 from .....promotion.dtype import DType
 from ....functions.complex.parts import Complex
-from ....ops.complex_parts import PARTS
+from ....ops.complex.parts import PARTS
 from ....symbol import Symbol
 from ...node import Node
 from ...program import Call

@@ -63,7 +63,7 @@ def transform(root: Symbol, graph: Graph, opset: int) -> Composed | None:
     if found is None:
         return None
     inner = list(walked(found.core, _MAX_STEPS))
-    if not any([_is_matrix(operand) for each in inner if each.op.name == "matmul" for operand in each.inputs]):
+    if not any([_is_transform(each) for each in inner]):
         return None
     made = None if found.is_real else _of_frames(found, inner, graph)
     return made or _along_axis(found, graph, opset)
@@ -91,6 +91,13 @@ def _spectrum(root: Symbol) -> _Spectrum | None:
     if not isinstance(root.shape[axis], int):
         return None
     return _Spectrum(root, core, axis, work, is_real)
+
+
+def _is_transform(symbol: Symbol) -> bool:
+    """Return whether a symbol may be a step of a transform."""
+    if symbol.op.name in ("fft_lines", "rfft_lines", "irfft_lines"):
+        return True
+    return symbol.op.name == "matmul" and any([_is_matrix(operand) for operand in symbol.inputs])
 
 
 def _is_matrix(symbol: Symbol) -> bool:

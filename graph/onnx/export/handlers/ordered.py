@@ -150,3 +150,4 @@ def _scattered(body: Body, call: Call, x: str, positions: str, updates: str) -> 
 
 
 never("it is a step of sorting", "jn.argsort", "sort_keys", "sort_block", "sorted_positions", "least_positions")
+never("it is a step of Fourier transforms", "jn.fft", "fft_block")

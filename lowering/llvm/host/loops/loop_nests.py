@@ -22,6 +22,7 @@ from ...elementwise import (
 from ...ir import mangle
 from ...values import TRUE, V, const, i32, lanes, vector
 from ..evaluate import Evaluator
+from ..memory.gathers import are_few_apart, store_apart
 from ..memory.transpose import (
     copy_transposed,
     transpose,
@@ -383,6 +384,10 @@ class LoopNests:
                     self._guarded(only, lambda: f.store(f.extract(data, 0), pointer, size))
                 else:
                     f.masked_store(data, pointer, f.splat(guard, n), size)
+                return
+            stride = stride_of(pointers, dim) if ev.is_affine(pointers, dim) else 0
+            if are_few_apart(f.module, size, stride):
+                store_apart(f, data, ev.pointer_at(pointers, here, dim), guard, stride, size)
                 return
             addresses = ev.addresses(pointers, here, n, tail)
             on = const(True, vector("i1", n)) if guard is None else f.splat(guard, n)

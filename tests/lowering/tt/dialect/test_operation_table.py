@@ -76,6 +76,7 @@ ADDED = {
     "tt.load": "cachePolicy isVolatile",
     "tt.map_elementwise": "pack",
     "tt.map_elementwise.return": "",
+    "tt.fft": "axis kind length",  # joinery's own
     "tt.sort": "axis",  # joinery's own
     "tt.store": "cachePolicy",
     "tt.unsplat": "",

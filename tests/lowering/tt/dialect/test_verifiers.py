@@ -20,6 +20,7 @@ PARAMETERS = {
     "h8": "tensor<8xf16>",
     "i8": "tensor<8xi32>",
     "i16": "tensor<16xi32>",
+    "l8": "tensor<8xi64>",
     "b8": "tensor<8xi1>",
     "b16": "tensor<16xi1>",
     "p8": "tensor<8x!tt.ptr<f32>>",
@@ -58,6 +59,12 @@ def op(name: str, operands: str, results: str = "", properties: str = "") -> str
 
 
 AXIS0, AXIS1 = "axis = 0 : i32", "axis = 1 : i32"
+
+
+def fft(axis: int = 0, kind: str = "forward", length: int = 8) -> str:
+    return f'axis = {axis} : i32, kind = "{kind}", length = {length} : i32'
+
+
 NO_FASTMATH = "fastmath = #arith.fastmath<none>"
 RANGE = "start = 0 : i32, end = 8 : i32"
 CASES = [
@@ -123,6 +130,12 @@ CASES = [
     (op("tt.sort", "b8", "tensor<8xi1>", AXIS0), "of one bit; expected integers of 8 bits or more"),
     (op("tt.sort", "i8", "tensor<8xi32>", AXIS1), "axis 1 is outside 0 … 0"),
     (op("tt.sort", "i8", "tensor<8xi64>", AXIS0), "result is tensor<8xi64>, expected tensor<8xi32>"),
+    (op("tt.fft", "i8", "tensor<8xi32>", fft()), "src is tensor<8xi32>, expected a block of i64"),
+    (op("tt.fft", "l8", "tensor<4xi64>", fft()), "result is tensor<4xi64>, expected tensor<8xi64>"),
+    (op("tt.fft", "l8", "tensor<8xi64>", fft(kind="sideways")), "kind is 'sideways', expected one of forward"),
+    (op("tt.fft", "l8", "tensor<8xi64>", fft(length=9)), "a transform of 9 numbers"),
+    (op("tt.fft", "l8", "tensor<8xi64>", fft(kind="real")), "a transform of 8 numbers, of kind real, along an axis"),
+    (op("tt.fft", "l8", "tensor<8xi64>", fft(axis=1)), "axis 1 is outside 0 … 0"),
     (op("tt.gather", "m, i8", "tensor<8xf32>", AXIS0), "src has rank 2 and indices rank 1"),
     (
         op("tt.gather", "m, ci", "tensor<16x8xf32>", AXIS0),

@@ -221,6 +221,10 @@ CASES: dict[str, Case] = {
     "tt.precise_sqrt": same("tt.precise_sqrt", "f32", 1),
     "tt.clampf": same("tt.clampf", "f32", 3, suffix=", propagateNan = none"),
     "tt.histogram": Case((INT, BIT), f"%r = tt.histogram {{0}}, {{1}} : {INT} -> {INT}", (INT,)),
+    "tt.fft": Case(
+        (block("i64"),), f'%r = tt.fft {{0}} {{axis = 0 : i32, kind = "forward", length = {N} : i32}} : {block("i64")}',
+        (block("i64"),),
+    ),
     "tt.sort": Case((INT,), f"%r = tt.sort {{0}} {{axis = 0 : i32}} : {INT}", (INT,)),
     "tt.extern_elementwise": Case(
         (FLT, FLT),

@@ -9,18 +9,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...promotion.dtype import DType, complex64, complex128, float32, float64, uint32, uint64
-from ...promotion.errors import UserError
-from ...promotion.literals import Operand
-from ...promotion.result_rules import Promotion, ResultRule
-from ...promotion.rules import RuleSet, dtype_of
-from ..checks import Checks
-from ..protocols import SymbolLike
-from ..types import Shape
-from .attributes import Attributes
-from .building import apply, cast
-from .opdef import OpDef
-from .shape import broadcast_shapes
+from ....promotion.dtype import DType, complex64, complex128, float32, float64, uint32, uint64
+from ....promotion.errors import UserError
+from ....promotion.literals import Operand
+from ....promotion.result_rules import Promotion, ResultRule
+from ....promotion.rules import RuleSet, dtype_of
+from ...checks import Checks
+from ...protocols import SymbolLike
+from ...types import Shape
+from ..attributes import Attributes
+from ..building import apply, cast
+from ..opdef import OpDef
+from ..shape import broadcast_shapes
 
 PARTS: dict[DType, DType] = {complex64: float32, complex128: float64}
 """Dtypes of complex numbers → those of their parts."""
