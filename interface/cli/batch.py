@@ -111,8 +111,11 @@ def _batch(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         from ..distributed.batch.journal import is_resumable
 
-        kept = f"--resume goes on with {job.output.partial}" if is_resumable(job.output) else "no block was noted, nothing is kept"
-        found = f"{job.output.path} is as it was" if os.path.lexists(job.output.path) else kept
+        found = "no block was noted, nothing is kept"
+        if os.path.lexists(job.output.path):
+            found = f"{job.output.path} is as it was"
+        elif is_resumable(job.output):
+            found = f"--resume goes on with {job.output.partial}"
         print(f"\njoinery batch: interrupted; {found}", file=sys.stderr)
         return 1
     return 1 if summary["failed"] else 0

@@ -39,7 +39,7 @@ class _Origin:
 
 
 class _Found(int):
-    """What threadpoolctl is told and puts back later. It knows when that was, and what limit there was; its copies are numbers."""
+    """What threadpoolctl is told and puts back later. It knows when that was and which limit held; its copies are numbers."""
 
     origin: _Origin
 
@@ -67,9 +67,9 @@ class _Limit:
 class _Limits:
     """The limits that threadpoolctl has set, in their order; the last one counts.
 
-    threadpoolctl puts back the number that it has found, as if blocks were left in the opposite order to that in which they were
-    entered. Those of several threads are not, and then a limit of a block that was left would stay. So what is put back ends
-    the limit that was set after the same look, whatever others have set since, and those that nobody can put back.
+    threadpoolctl puts back the number that it has found, as if blocks were left in the opposite order to that in which they
+    were entered. Those of several threads are not, and then a limit of a block that was left would stay. So what is put back
+    ends the limit that was set after the same look, whatever others have set since, and those that nobody can put back.
     """
 
     def __init__(self) -> None:

@@ -213,13 +213,13 @@ def _npz(source: Source) -> Column:
     with np.load(source.path, allow_pickle=False) as members:
         sizes = {each.filename: each.file_size for each in members.zip.infolist()}
         # NumPy takes the name of a file in the archive for that of an array: with "x" and "x.npy" in it, the one for the other.
-        file = next((name for name in (f"{source.member}.npy", source.member) if name in sizes), None)
-        if file is None:
+        stored = next((name for name in (f"{source.member}.npy", source.member) if name in sizes), None)
+        if stored is None:
             raise no_member(source, list(members))
-        if sizes[file] > memory_bytes():
-            raise _too_large(source, f"it has {sizes[file]} bytes when it is unpacked, this machine has {memory_bytes()}")
+        if sizes[stored] > memory_bytes():
+            raise _too_large(source, f"it has {sizes[stored]} bytes when it is unpacked, this machine has {memory_bytes()}")
         try:
-            found = members[file]
+            found = members[stored]
         except ValueError as error:
             raise _of_objects(source, error) from error
     if not isinstance(found, np.ndarray):

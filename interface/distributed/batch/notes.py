@@ -12,12 +12,12 @@ from .jobs import BlockRecord
 
 
 def target_name(target: str) -> str:
-    """Return a short name of a target, which has all features of a processor in it: a line for each of a million blocks has one."""
+    """Return a short name of a target, which is a processor with all its features: each of a million lines has one."""
     return hashlib.sha256(target.encode()).hexdigest()[:16] if target else ""
 
 
 def known_targets(before: Mapping[str, Any]) -> dict[str, str]:
-    """Return the targets that a description of a run has, by their names. What is no target, or has another name, is left out."""
+    """Return the targets that a description of a run has, by their names. What has the name of another one is left out."""
     found = before.get("targets")
     named = found.items() if isinstance(found, dict) else ()
     return {name: target for name, target in named if isinstance(target, str) and target_name(target) == name}

@@ -335,21 +335,6 @@ def test_a_full_disk_is_found_before_anything_runs(batch: Run, folder: Path, mon
     monkeypatch.undo()
 
 
-def test_one_kind_of_cpu(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
-
-    real = jobs.run_job_block
-
-    def run(job: jobs.Job, number: int) -> jobs.BlockRecord:
-        return replace(real(replace(job, target=None), number), target=f"cpu{number % 2}")
-
-    monkeypatch.setattr(running, "run_job_block", run)
-    refused = batch("--output", "y.npy", "--block", "10", "--same-target", status=2)["error"]
-    assert "with code for cpu1, others with code for cpu0; fix" in refused
-    summary = batch("--output", "y.npy", "--block", "10", "--resume")
-    assert summary["targets"] == {"cpu0": 6, "cpu1": 5}
-
-
 @pytest.mark.parametrize(
     ("arguments", "inputs", "message"),
     [
