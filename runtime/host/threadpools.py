@@ -96,9 +96,9 @@ class _Limits:
         """End the limit that was set after a look, and later ones that stayed where nobody puts anything back."""
         with _lock:
             origin.is_over = True
-            held = [(each, each.origin()) for each in self._set]
+            found = [(each, each.origin()) for each in self._set]
             self._write([
-                each for each, of in held if of is not origin and (of is not None or each.order < origin.order)
+                each for each, of in found if of is not origin and (of is not None or each.order < origin.order)
             ])  # fmt: skip
 
     def forget_others(self) -> None:
