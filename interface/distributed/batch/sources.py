@@ -177,7 +177,8 @@ def source(name: str, text: str) -> Source:
         stamp, watch = _stamp(name, kind, path, member)
         return Source(name, kind, path, member, stamp, watch=watch)
     except OSError as error:
-        raise UserError(f"input {name!r}: {path} cannot be read: {error.strerror or error}") from error
+        why = error.strerror or error
+        raise UserError(f"input {name!r}: {path} cannot be read: {why}; fix: the path of a file that is there") from error
     except ValueError as error:  # of a NUL
         if isinstance(error, JoineryError):
             raise
