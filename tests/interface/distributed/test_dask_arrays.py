@@ -218,6 +218,14 @@ def test_a_worker_of_another_kind_is_refused(reference: jn.distributed.ModelRefe
         blocks.run_block(reference, {"x": rows(2)}, "pdp-11")
 
 
+def test_texts_are_no_flags(reference: jn.distributed.ModelReference) -> None:
+    with pytest.raises(jn.UserError, match="map_blocks: same_target='no' is no bool; fix: True or False"):
+        jn.distributed.map_blocks(reference, rows(4), same_target="no")  # type: ignore[arg-type]
+    xarray = pytest.importorskip("xarray", reason="the extra dask is not installed")
+    with pytest.raises(jn.UserError, match="apply: same_target=1 is no bool"):
+        jn.distributed.apply(reference, xarray.DataArray(rows(4), dims=("a", "b")), same_target=1)  # type: ignore[arg-type]
+
+
 def test_labelled_arrays_keep_their_coordinates(reference: jn.distributed.ModelReference) -> None:
     xarray = pytest.importorskip("xarray", reason="the extra dask is not installed")
     x = rows(20)
