@@ -141,7 +141,7 @@ class Journal:
         """Tell whether a run has given the output its name, and died before its folder was gone."""
         try:
             runs = _runs(json.loads(self._what.read_bytes()))
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, RecursionError):
             return False
         return bool(runs) and not any(replace(self.job.output, run=name).whole.exists() for name in runs)
 
@@ -177,7 +177,7 @@ class Journal:
             found = json.loads(self._what.read_bytes())
             if not isinstance(found, dict):
                 raise ValueError("it is no object")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"{self._what} is damaged or gone ({error}); fix: remove {self._folder}") from error
         for name, value in _identity(self.job).items():
             if (before := found.get(name)) != value:

@@ -163,7 +163,7 @@ def test_blocks_of_a_target_that_is_not_known_are_computed_again(
     resumed(batch, "y.npy", 0, LEFT)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{"])
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000])
 def test_a_run_that_does_not_say_what_it_is_is_refused(batch: Run, left: Callable[..., Path], text: str) -> None:
     (left() / "run.json").write_text(text)
     error = batch("--output", "y.npy", "--block", "10", "--resume", status=2)["error"]
