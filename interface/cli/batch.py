@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import signal
 import sys
 import threading
@@ -108,6 +109,13 @@ def _batch(options: argparse.Namespace) -> int:
             )  # fmt: skip
             print(json.dumps(summary, indent=2), flush=True)
     except KeyboardInterrupt:
-        print(f"\njoinery batch: interrupted; --resume goes on with {job.output.partial}", file=sys.stderr)
+        from ..distributed.batch.journal import is_resumable
+
+        found = "no block was noted, nothing is kept"
+        if os.path.lexists(job.output.path):
+            found = f"{job.output.path} is as it was"
+        elif is_resumable(job.output):
+            found = f"--resume goes on with {job.output.partial}"
+        print(f"\njoinery batch: interrupted; {found}", file=sys.stderr)
         return 1
     return 1 if summary["failed"] else 0

@@ -51,7 +51,7 @@ def _doctor(options: argparse.Namespace) -> int:
         print(json.dumps(found, indent=2))
     else:
         _show(found)
-    return 0 if found["check"]["is_right"] else 1
+    return 0 if found["check"]["is_right"] and found["threads"]["problem"] is None else 1
 
 
 def diagnose() -> dict[str, Any]:
@@ -92,9 +92,9 @@ def _cpu() -> dict[str, Any]:
 
 
 def _threads() -> dict[str, Any]:
-    from ...runtime.host.threads import default_threads
+    from ...runtime.host.threads import reported_threads, variable_problem
 
-    return {"used": default_threads(), "cpus": os.cpu_count()}
+    return {"used": reported_threads(), "cpus": os.cpu_count(), "problem": variable_problem()}
 
 
 def _cache() -> dict[str, Any]:
@@ -178,12 +178,13 @@ def _check() -> dict[str, Any]:
 
     from ...graph.functions.reductions import sum_
     from ...graph.graph import Graph
+    from ...runtime.host.threads import reported_threads
     from ..compiling import compile as compile_graph
 
     graph = Graph("doctor")
     graph.output(sum_(graph.input("float32", ("n", 16), "x") * 2, axis=1))
     started = time.perf_counter()
-    model = compile_graph(graph, "cpu", cache=False)
+    model = compile_graph(graph, "cpu", cache=False, threads=reported_threads())
     seconds = time.perf_counter() - started
     is_right = bool(np.array_equal(model(np.ones((3, 16), np.float32)), np.full(3, 32, np.float32)))
     return {"seconds": round(seconds, 3), "is_right": is_right}
@@ -204,7 +205,8 @@ def _show(found: dict[str, Any]) -> None:
             ", ".join(f"{name} {bytes_text(size)}" for name, size in sizes),
         ],
     )
-    section("threads", [f"{found['threads']['used']} of {found['threads']['cpus']} CPUs"])
+    threads = found["threads"]
+    section("threads", [f"{threads['used']} of {threads['cpus']} CPUs", *([threads["problem"]] if threads["problem"] else [])])
     state = f"{cache['entries']} entries, {bytes_text(cache['bytes'])} of {bytes_text(cache['budget_bytes'])}"
     state += "" if cache["is_writable"] else "; not writable"
     section("cache", [cache["directory"] or "no directory", cache["problem"] or state])

@@ -15,6 +15,9 @@ from ...runtime.model.inputs import InputSpec
 from .failures import RunError
 from .references import ModelReference
 
+_NO_NUMBERS = "SUTVMm"
+"""NumPy's kinds of bytes, strings, records and times."""
+
 
 @dataclass(frozen=True, slots=True)
 class BlockResult:
@@ -73,7 +76,8 @@ def require_no_mask(name: str, array: object, what: str) -> None:
 
 def require_dtype(spec: InputSpec, dtype: np.dtype[np.generic], what: str) -> None:
     """Raise `UserError` for an array of another dtype than an input has; byte orders do not matter."""
-    if dtype.newbyteorder("=") != spec.dtype.numpy:
-        raise UserError(
-            f"{what}: input {spec.name!r} expects {spec.text}, got {dtype}; fix: .astype({spec.dtype.numpy.name!r})"
-        )
+    expected = spec.dtype.numpy
+    if dtype != expected and (dtype.isnative or dtype.newbyteorder("=") != expected):
+        name = repr(expected.name)  # ml_dtypes' floats have the kind of records
+        fix = f"an array of numbers, {name}" if dtype.kind in _NO_NUMBERS and dtype.isbuiltin != 2 else f".astype({name})"
+        raise UserError(f"{what}: input {spec.name!r} expects {spec.text}, got {dtype}; fix: {fix}")

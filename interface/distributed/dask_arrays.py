@@ -15,7 +15,7 @@ from .blocks import output_shapes, require_dtype, require_no_mask, run_block
 from .extras import required
 from .independence import Along
 from .references import ModelReference, target_here
-from .signatures import Signature, signature
+from .signatures import Signature, require_flag, signature
 
 
 def map_blocks(
@@ -32,6 +32,7 @@ def map_blocks(
     """
     what = "map_blocks" if labels is None else "apply"
     da = required("dask.array", what)
+    require_flag(same_target, "same_target", what)
     model = signature(reference, what)
     model.require_known_sizes(what)
     given = _given(model, arrays, named, what)

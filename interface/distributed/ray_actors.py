@@ -31,6 +31,11 @@ class BlockActor:
 
     def __call__(self, batch: Mapping[str, Array]) -> dict[str, Any]:
         """Return the outputs of a batch, and its other columns."""
+        if not hasattr(batch, "items"):  # a table of Arrow, or the rows of `map`
+            raise UserError(
+                f"ray_actor: a batch is a {type(batch).__name__}, not columns by name; fix: map_batches with "
+                'batch_format="numpy", the default'
+            )
         missing = [name for name in self._inputs if name not in batch]
         others = {name: column for name, column in batch.items() if name not in self._inputs}
         if missing or self._outputs & set(others):

@@ -303,7 +303,7 @@ def _holds(path: Path, digest: str) -> bool:
     try:
         with open(path, "rb") as file:
             return is_whole(file, digest)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: of a NUL
         return False
 
 

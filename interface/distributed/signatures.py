@@ -90,7 +90,9 @@ class Signature:
         if wrong := [each for each in found if not isinstance(each, str)]:
             raise UserError(f"{what}: independent has {wrong[0]!r:.80}, which is no name of a dim; fix: names as in the graph")
         if unknown := set(found) - set(self.graph.dim_names):
-            raise UserError(f"{what}: independent={sorted(unknown)}; model {self.name!r} has the dims {self.graph.dim_names}")
+            dims = self.graph.dim_names
+            fix = "these alone" if dims else "none"
+            raise UserError(f"{what}: independent={sorted(unknown)}; model {self.name!r} has the dims {dims}; fix: {fix}")
         return set(found)
 
     def cut_along(self, dim: str, what: str) -> dict[str, Along]:
@@ -132,6 +134,12 @@ def _present(found: dict[str, State], signature: Signature, dim: str, what: str)
 @lru_cache(maxsize=64)
 def _independence(graph: Graph, dim: str) -> dict[str, State] | Mixture:
     return independence(graph, dim)
+
+
+def require_flag(value: object, name: str, what: str) -> None:
+    """Raise `UserError` for what is no bool: a text such as "no" would count as True."""
+    if not isinstance(value, bool):
+        raise UserError(f"{what}: {name}={value!r:.80} is no bool; fix: True or False")
 
 
 def signature(reference: ModelReference, what: str) -> Signature:

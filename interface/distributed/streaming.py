@@ -14,7 +14,7 @@ from .driving import Driver, Task
 from .engines import engine_of
 from .failures import BlocksFailed, Failure, RunError, note_failures
 from .references import ModelReference
-from .signatures import Signature, signature
+from .signatures import Signature, require_flag, signature
 
 
 def stream(
@@ -25,6 +25,8 @@ def stream(
     for name, value, least in (("in_flight", in_flight, 1), ("retries", retries, 0)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise UserError(f"stream: {name} is {value!r}; fix: a number of {least} or more")
+    for name, flag in (("ordered", ordered), ("same_target", same_target)):
+        require_flag(flag, name, "stream")
     model = signature(reference, "stream")
     try:
         each = iter(blocks)

@@ -14,7 +14,7 @@ from .blocks import require_dtype, run_block
 from .dask_arrays import map_blocks
 from .extras import required
 from .references import ModelReference
-from .signatures import Signature, signature
+from .signatures import Signature, require_flag, signature
 
 
 def apply(
@@ -24,6 +24,7 @@ def apply(
     """Implement `joinery.distributed.apply`."""
     what = "apply"
     xarray = required("xarray", what)
+    require_flag(same_target, "same_target", what)
     model = signature(reference, what)
     given = dict(zip([spec.name for spec in model.inputs], arrays, strict=False)) | dict(named)
     if len(given) != len(arrays) + len(named):

@@ -76,16 +76,33 @@ def default_threads() -> int:
     """Returns how many threads a model uses by default: what `set_threads` was given, else the variable JOINERY_THREADS,
     else the physical cores this process may run on, within its CPU quota. Raises `UserError` for a variable that is no
     such number."""
+    if _chosen is None and (problem := variable_problem()) is not None:
+        raise UserError(problem)
+    return reported_threads()
+
+
+def reported_threads() -> int:
+    """Returns what `default_threads` does, but the cores where the variable is no number of threads: for reports, which show
+    `variable_problem` as well."""
     if _chosen is not None:
         return _chosen
-    wanted = os.environ.get(VARIABLE, "").strip()
-    if wanted:
-        if wanted.isascii() and wanted.isdigit() and len(wanted) <= 9 and 1 <= int(wanted) <= MAX_THREADS:
-            return int(wanted)
-        raise UserError(
-            f"the environment variable {VARIABLE} is {wanted[:60]!r}; fix: a number from 1 to {MAX_THREADS}, or unset it"
-        )
+    wanted = _variable()
+    if wanted and variable_problem() is None:
+        return int(wanted)
     return max(1, min(_cores(_allowed_cpus()), math.ceil(_quota()) if _quota() < math.inf else MAX_THREADS))
+
+
+def _variable() -> str:
+    return os.environ.get(VARIABLE, "").strip()
+
+
+def variable_problem() -> str | None:
+    """Returns what is wrong with the variable JOINERY_THREADS, and how to mend it; None where it is unset, or a number of
+    threads."""
+    wanted = _variable()
+    if not wanted or (wanted.isascii() and wanted.isdigit() and len(wanted) <= 9 and 1 <= int(wanted) <= MAX_THREADS):
+        return None
+    return f"the environment variable {VARIABLE} is {wanted[:60]!r}; fix: a number from 1 to {MAX_THREADS}, or unset it"
 
 
 def set_threads(threads: int | None) -> None:
@@ -188,9 +205,12 @@ def own_limit() -> int | None:
 
 
 def widest_pool() -> int:
-    """Return how many threads a call uses at most where there is no limit: the default, or more that a model was given."""
+    """Return how many threads a call uses at most where there is no limit: the default, or more that a model was given.
+
+    It does not raise for a variable JOINERY_THREADS that is no number: whoever asks may want to know about other libraries.
+    """
     with _lock:
-        return max([default_threads(), *_pools])
+        return max([reported_threads(), *_pools])
 
 
 def _write_limits() -> None:

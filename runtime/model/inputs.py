@@ -64,7 +64,7 @@ def convert(spec: InputSpec, value: object, model: str) -> Array:
             fix = f"fix: numpy.asarray({spec.name}, dtype={_dtype_code(spec.dtype)})"
         raise UserError(f"{what} expects an array ({spec.text}), got {given}; {fix}")
     if array.dtype != expected:
-        if array.dtype.newbyteorder("=") != expected:
+        if array.dtype.isnative or array.dtype.newbyteorder("=") != expected:
             raise UserError(_dtype_message(spec, array, what))
         array = array.astype(expected)
     if array.ndim != len(spec.shape):

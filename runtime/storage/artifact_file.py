@@ -306,6 +306,8 @@ def _replacing(path: Path, name: str) -> Iterator[BinaryIO]:
         raise UserError(
             f"artifact {name!r} cannot be written to {path}: {error.strerror or error}"
         ) from error
+    except ValueError as error:  # of a NUL, or of what has no form in bytes
+        raise UserError(f"artifact {name!r} cannot be written to {str(path)!r}: {error}; fix: another path") from error
     try:
         with os.fdopen(descriptor, "w+b") as file:
             yield file

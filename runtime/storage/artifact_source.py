@@ -108,8 +108,12 @@ def opened(location: object) -> _File | _Memory:
         path = Path(location)
         try:
             return _File(path)
+        except UserError:  # which is a ValueError
+            raise
         except OSError as error:
             raise UserError(f"artifact {path} cannot be opened: {error.strerror or error}") from error
+        except ValueError as error:  # of a NUL, or of what has no form in bytes
+            raise UserError(f"artifact {str(path)!r} cannot be opened: {error}; fix: another path") from error
     try:
         view = memoryview(location)  # type: ignore[arg-type]
     except TypeError:

@@ -211,14 +211,15 @@ def _npz(source: Source) -> Column:
         if not zipfile.is_zipfile(file):
             raise ValueError("it has not the end of an archive")
     with np.load(source.path, allow_pickle=False) as members:
-        if source.member not in members:
-            raise no_member(source, list(members))
         sizes = {each.filename: each.file_size for each in members.zip.infolist()}
-        size = sizes.get(source.member, sizes.get(f"{source.member}.npy", 0))
-        if size > memory_bytes():
-            raise _too_large(source, f"it has {size} bytes when it is unpacked, this machine has {memory_bytes()}")
+        # NumPy takes the name of a file in the archive for that of an array: with "x" and "x.npy" in it, the one for the other.
+        stored = next((name for name in (f"{source.member}.npy", source.member) if name in sizes), None)
+        if stored is None:
+            raise no_member(source, list(members))
+        if sizes[stored] > memory_bytes():
+            raise _too_large(source, f"it has {sizes[stored]} bytes when it is unpacked, this machine has {memory_bytes()}")
         try:
-            found = members[source.member]
+            found = members[stored]
         except ValueError as error:
             raise _of_objects(source, error) from error
     if not isinstance(found, np.ndarray):

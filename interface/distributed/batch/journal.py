@@ -10,7 +10,6 @@ import re
 import shutil
 import time
 import uuid
-import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -28,14 +27,16 @@ from .completed import (
     write_record,
 )
 from .jobs import BlockRecord, Job
-from .outputs import sync_file, write_whole
+from .notes import known_targets, line_of, parsed, target_name
+from .outputs import Output, sync_file, write_whole
 
 try:
     import fcntl
 except ImportError:  # Windows: nothing keeps two runs apart
     fcntl = None  # type: ignore[assignment]
 
-_FORMAT = 2
+_FORMAT = 3
+_LINES = "blocks.jsonl"
 _NAMES = re.compile(r"run\.(json|new)|blocks\.(jsonl|new)|complete\.new|(data|new)-[0-9a-f]{32}")
 _RUN = re.compile(r"[0-9a-f]{32}")
 _LOCK_TRIES, _LOCK_SECONDS = 100, 0.01
@@ -73,13 +74,14 @@ class Journal:
         self.targets: dict[str, int] = {}
         self.digest = self.damaged = 0
         self._folder = job.output.partial
-        self._what, self._lines = self._folder / "run.json", self._folder / "blocks.jsonl"
+        self._what, self._lines = self._folder / "run.json", self._folder / _LINES
         self._waiting: list[BlockRecord] = []
         self._committed = self._looked = time.monotonic()
         self._look_seconds = 0.0
         self._watch = hashlib.sha256("".join(source.watch for source in (*job.sources, *job.whole)).encode()).hexdigest()
         self._checked = 0  # bytes of the notes that came before the last look at the inputs
         self._before: dict[str, str] = {}
+        self._named: dict[str, str] = {}  # targets, by the names that notes have
         self.is_complete = False
         self._forgets = False
         self._resumes = resume
@@ -109,7 +111,7 @@ class Journal:
         if noted and not resume:
             raise UserError(f"{self._folder} is a run that is not complete; fix: --resume, or remove it")
         before = self._compared() if noted else {}
-        self._before = self._names(before)
+        self._before, self._named = self._names(before), known_targets(before)
         watch, self._checked = (self._watch, 0) if not noted else _looks(before)
         self._describe(watch)
         self._adopt(before)
@@ -131,15 +133,15 @@ class Journal:
             raise UserError(f"{self._lines} cannot be written: {error.strerror or error}") from error
 
     def _describe(self, watch: str) -> None:
-        """Write what the run is, and of its notes how many are certain."""
-        what = {**_identity(self.job), **self._before, "watch": watch, "checked": self._checked}
+        """Write what the run is, the targets that its notes name, and how many of these are certain."""
+        what = {**_identity(self.job), **self._before, "watch": watch, "checked": self._checked, "targets": self._named}
         write_whole(self._what, json.dumps(what, indent=2).encode())
 
     def _is_leftover(self) -> bool:
         """Tell whether a run has given the output its name, and died before its folder was gone."""
         try:
             runs = _runs(json.loads(self._what.read_bytes()))
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, RecursionError):
             return False
         return bool(runs) and not any(replace(self.job.output, run=name).whole.exists() for name in runs)
 
@@ -175,7 +177,7 @@ class Journal:
             found = json.loads(self._what.read_bytes())
             if not isinstance(found, dict):
                 raise ValueError("it is no object")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"{self._what} is damaged or gone ({error}); fix: remove {self._folder}") from error
         for name, value in _identity(self.job).items():
             if (before := found.get(name)) != value:
@@ -207,7 +209,7 @@ class Journal:
             with open(self._lines, "rb") as lines, open(self._lines.with_suffix(".new"), "wb") as kept:
                 for line in lines:
                     at += len(line)
-                    record = _parsed(line, self.job.blocks)
+                    record = parsed(line, self.job.blocks, self._named)
                     if record is None:
                         self.damaged += 1
                     elif size is not None and at > size:
@@ -244,7 +246,11 @@ class Journal:
         records, self._waiting = self._waiting, []
         if records:
             self.job.output.sync([record.number for record in records if not record.durable])
-            self._append(b"".join(map(_line, records)))
+            targets = {target_name(target): target for target in {record.target for record in records} if target}
+            if targets.keys() - self._named.keys():
+                self._named |= targets
+                self._describe(self._watch)
+            self._append(b"".join(map(line_of, records)))
         self._committed = time.monotonic()
 
     def look(self) -> None:
@@ -333,6 +339,14 @@ class Journal:
             os.close(self._locked)
 
 
+def is_resumable(output: Output) -> bool:
+    """Tell whether there is a run with blocks that are noted, which has not made the output."""
+    try:
+        return (output.partial / _LINES).stat().st_size > 0
+    except OSError:
+        return False
+
+
 def _remove(paths: list[Path]) -> None:
     for path in paths:
         if path.is_dir() and not path.is_symlink():
@@ -384,32 +398,6 @@ def _identity(job: Job) -> dict[str, Any]:
         "masks": dict(job.masks), "outputs": [[each.name, each.dtype, list(each.item)] for each in job.output.tensors],
         "rows": job.output.rows, "block": job.output.block, "batch": job.batch, "pad_to": job.width,
     }  # fmt: skip
-
-
-# --- lines: a block each, with a checksum
-
-
-def _line(record: BlockRecord) -> bytes:
-    fields = {name: getattr(record, name) for name in ("number", "digest", "target", "seconds", "worker")}
-    return json.dumps({**fields, "check": _checksum(fields)}).encode() + b"\n"
-
-
-def _checksum(fields: dict[str, Any]) -> str:
-    return f"{zlib.crc32(json.dumps(fields, sort_keys=True).encode()):08x}"
-
-
-def _parsed(line: bytes, blocks: int) -> BlockRecord | None:
-    """Return what a line says; None for one that was cut or changed."""
-    try:
-        fields = json.loads(line)
-        check = fields.pop("check")
-        if not line.endswith(b"\n") or check != _checksum(fields):
-            return None
-        record = BlockRecord(**fields)
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        return None
-    is_block = isinstance(record.number, int) and 0 <= record.number < blocks
-    return record if is_block and isinstance(record.target, str) else None
 
 
 def _looks(before: dict[str, Any]) -> tuple[str, int]:

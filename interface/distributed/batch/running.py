@@ -23,7 +23,7 @@ from ..extras import required
 from ..failures import Failure, InputChanged, RunError
 from .connecting import connected
 from .jobs import BlockRecord, Job, host_name, run_job_block
-from .journal import Journal
+from .journal import Journal, is_resumable
 from .progress import Progress
 
 
@@ -108,8 +108,9 @@ def _summary(job: Job, journal: Journal, before: int, failures: list[Failure], s
         for each in sorted(failures, key=lambda failure: failure.number)
     ]
     done = job.blocks - journal.done.count(0)
+    kept = str(job.output.partial) if is_resumable(job.output) else None  # if all blocks have failed, nothing is
     return {
-        "output": job.output.path if not failures else str(job.output.partial), "model": job.reference.digest,
+        "output": kept if failures else job.output.path, "model": job.reference.digest,
         "rows": job.output.rows, "blocks": job.blocks, "computed": done - before, "before": before,
         "damaged": journal.damaged, "failed": failed, "seconds": round(seconds, 3), "targets": journal.targets,
         "digest": f"{journal.digest:064x}",

@@ -153,7 +153,7 @@ def source(name: str, text: str) -> Source:
 
     Raises `UserError` for a file that is not there, or of another format.
     """
-    if text.endswith(".npy"):
+    if text.endswith(".npy") and not _is_member(text):
         kind, path, member = "npy", text, ""
     elif found := _MEMBERS.fullmatch(text):
         kind, path, member = found["kind"].lower(), found["path"], found["member"] or name
@@ -177,11 +177,19 @@ def source(name: str, text: str) -> Source:
         stamp, watch = _stamp(name, kind, path, member)
         return Source(name, kind, path, member, stamp, watch=watch)
     except OSError as error:
-        raise UserError(f"input {name!r}: {path} cannot be read: {error.strerror or error}") from error
+        why = error.strerror or error
+        raise UserError(f"input {name!r}: {path} cannot be read: {why}; fix: the path of a file that is there") from error
     except ValueError as error:  # of a NUL
         if isinstance(error, JoineryError):
             raise
         raise UserError(f"input {name!r}: {path!r} cannot be read: {error}; fix: another path") from error
+
+
+def _is_member(text: str) -> bool:
+    """Tell whether a path that ends in .npy is that of an array of such a name in a file or a Zarr."""
+    if "\0" in text or os.path.isfile(text):
+        return False
+    return _MEMBERS.fullmatch(text) is not None or any(_is_zarr(text[: found.end()]) for found in _ZARR.finditer(text))
 
 
 def _folder_of_parquet(text: str) -> tuple[str, str] | None:

@@ -64,6 +64,16 @@ def test_json_says_the_same(install: Callable[..., Any], capsys: pytest.CaptureF
     assert set(found["cpu"]["vectors"]) <= set(found["cpu"]["features"])
 
 
+def test_a_variable_of_threads_that_is_no_number_is_reported(
+    install: Callable[..., Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install()
+    assert json.loads(said(capsys, "--json"))["threads"]["problem"] is None
+    monkeypatch.setenv("JOINERY_THREADS", "all")
+    assert main(["doctor"]) == 1, "models without a number of their own are refused"
+    assert "JOINERY_THREADS is 'all'; fix: a number from 1 to 1024" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_device_that_is_too_old_is_told(install: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
     install(capability=(7, 5))
     assert cuda_state()["devices"][0]["target"] is None

@@ -74,10 +74,12 @@ def folder(tmp_path: Path, model_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def batch(folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the command and return its summary; `status` is its exit status."""
 
-    def run(*arguments: str, status: int = 0, inputs: tuple[str, ...] = ("x=x.npy",)) -> dict[str, Any]:
-        given = [part for each in inputs for part in ("--input", each)]
+    def run(
+        *arguments: str, status: int = 0, inputs: tuple[str, ...] = ("x=x.npy",), trusted: bool = True
+    ) -> dict[str, Any]:
+        given = [part for each in inputs for part in ("--input", each)] + (["--trusted"] if trusted else [])
         capsys.readouterr()
-        assert main(["batch", "m.joinery", *given, "--trusted", "--threads", "1", "--quiet", *arguments]) == status
+        assert main(["batch", "m.joinery", *given, "--threads", "1", "--quiet", *arguments]) == status
         found = capsys.readouterr()
         return json.loads(found.out) if found.out else {"error": " ".join(found.err.split())}
 

@@ -54,6 +54,33 @@ def test_arrays_of_archives(batch: Run) -> None:
     assert "x.npz has no 'z'; fix: one of x, other" in batch("--output", "c.npy", inputs=("x=x.npz:z",), status=2)["error"]
 
 
+def test_members_whose_names_end_in_npy(batch: Run, folder: Path) -> None:
+    """They are members, unless there is a file of that name; NumPy takes "x" for "x.npy" where an archive has both."""
+    np.savez("in.npz", **{"x": rows(20, seed=2), "x.npy": rows(30, seed=3), "only.npy": rows(10, seed=4)})
+    for member, count, seed in (("x", 20, 2), ("x.npy", 30, 3), ("only.npy", 10, 4)):
+        output = f"{member}.out.npy"
+        assert batch("--output", output, inputs=(f"x=in.npz:{member}",))["rows"] == count
+        np.testing.assert_allclose(np.load(output), scores(rows(count, seed)), rtol=1e-5)
+    np.savez("plain.npz", x=rows(20, seed=2))
+    assert batch("--output", "p.npy", inputs=("x=plain.npz:x.npy",))["rows"] == 20, "as the file in the archive is called"
+    np.save("in.npz:only.npy", rows(7))
+    assert batch("--output", "f.npy", inputs=("x=in.npz:only.npy",))["rows"] == 7
+    (folder / "old.npz").mkdir()
+    np.save("old.npz/x.npy", rows(8))
+    assert batch("--output", "g.npy", inputs=("x=old.npz/x.npy",))["rows"] == 8
+    assert "none.npy cannot be read: No such file" in batch("--output", "h.npy", inputs=("x=none.npy",), status=2)["error"]
+    assert "in.npz has no 'z.npy'; fix: one of x, x.npy, only.npy" in batch(
+        "--output", "i.npy", inputs=("x=in.npz:z.npy",), status=2
+    )["error"]
+    safetensors = pytest.importorskip("safetensors.numpy")
+    safetensors.save_file({"x.npy": rows(9)}, "in.safetensors")
+    assert batch("--output", "s.npy", inputs=("x=in.safetensors:x.npy",))["rows"] == 9
+    zarr = pytest.importorskip("zarr")
+    zarr.create_array("in.zarr/x.npy", data=rows(11))
+    zarr.open_group("in.zarr", mode="a")
+    assert batch("--output", "t.npy", inputs=("x=in.zarr/x.npy",))["rows"] == 11
+
+
 def test_tensors_of_safetensors(batch: Run) -> None:
     jn.save_safetensors({"x": rows(20)}, "x.safetensors")
     batch("--output", "y.npy", inputs=("x=x.safetensors",))
@@ -232,6 +259,34 @@ def test_a_run_that_was_ended_is_resumed(batch: Run, folder: Path, monkeypatch: 
     assert "is there already" in batch("--output", "y.npy", "--block", "10", status=2)["error"]
 
 
+def test_a_run_that_has_nothing_to_go_on_with_says_so(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        stopped_after(patch, 0, KeyboardInterrupt())
+        error = batch("--output", "y.npy", "--block", "10", status=1)["error"]
+        assert "interrupted; no block was noted, nothing is kept" in error
+        assert "--resume" not in error
+        assert not (folder / "y.npy.partial").exists()
+    with monkeypatch.context() as patch:
+        stopped_after(patch, 0, ArithmeticError("poisoned"))
+        summary = batch("--output", "y.npy", "--block", "10", "--retries", "0", status=1)
+        assert (summary["output"], summary["computed"], len(summary["failed"])) == (None, 0, 11)
+        assert not (folder / "y.npy.partial").exists()
+        stopped_after(patch, 1, ArithmeticError("poisoned"))
+        summary = batch("--output", "y.npy", "--block", "10", "--retries", "0", status=1)
+        assert summary["output"] == f"{folder / 'y.npy'}.partial"
+        assert Path(summary["output"]).exists()
+    batch("--output", "y.npy", "--block", "10", "--resume")
+    with monkeypatch.context() as patch:
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(journal, "complete_run", interrupted)
+        error = batch("--output", "y.npy", "--block", "10", "--resume", status=1)["error"]
+    assert f"interrupted; {folder / 'y.npy'} is as it was" in error
+    assert np.load("y.npy").shape == (103, 5)
+
+
 def test_a_block_that_fails_is_reported_with_its_rows(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = jobs.run_job_block
 
@@ -278,21 +333,6 @@ def test_a_full_disk_is_found_before_anything_runs(batch: Run, folder: Path, mon
     assert "cannot be written: No space left on device: free some space" in batch("--output", "y.npy", status=2)["error"]
     assert [path.name for path in (folder / "y.npy.partial").rglob("*.n*")] == []
     monkeypatch.undo()
-
-
-def test_one_kind_of_cpu(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
-
-    real = jobs.run_job_block
-
-    def run(job: jobs.Job, number: int) -> jobs.BlockRecord:
-        return replace(real(replace(job, target=None), number), target=f"cpu{number % 2}")
-
-    monkeypatch.setattr(running, "run_job_block", run)
-    refused = batch("--output", "y.npy", "--block", "10", "--same-target", status=2)["error"]
-    assert "with code for cpu1, others with code for cpu0; fix" in refused
-    summary = batch("--output", "y.npy", "--block", "10", "--resume")
-    assert summary["targets"] == {"cpu0": 6, "cpu1": 5}
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,12 @@ def test_arrays_that_do_not_fit_are_refused_before_anything_runs(reference: jn.d
     x = rows(20)
     with pytest.raises(jn.UserError, match=r"input 'x' expects x: .*, got float64; fix: \.astype\('float32'\)"):
         jn.distributed.map_blocks(reference, da.from_array(x.astype(np.float64)))
+    texts = [np.full((2, 16), "a"), np.zeros((2, 16), "M8[s]"), np.zeros((2, 16), [("a", "f4")])]
+    if hasattr(np.dtypes, "StringDType"):  # which has no byte order, and raises for the question
+        texts.append(np.full((2, 16), "a", np.dtypes.StringDType()))
+    for text in texts:
+        with pytest.raises(jn.UserError, match=r"expects x: float32\[batch, 16\], got .*; fix: an array of numbers, 'float32'"):
+            jn.distributed.map_blocks(reference, da.from_array(text, chunks=2))
     with pytest.raises(jn.UserError, match=r"expects x: float32\[batch, 16\], got 1 axes"):
         jn.distributed.map_blocks(reference, da.from_array(x[0]))
     with pytest.raises(jn.UserError, match="axis 1 is 15, not 16"):
@@ -210,6 +216,14 @@ def test_a_worker_of_another_kind_is_refused(reference: jn.distributed.ModelRefe
 
     with pytest.raises(jn.distributed.RunError, match=r"this worker's code is for .*, other blocks .* pdp-11"):
         blocks.run_block(reference, {"x": rows(2)}, "pdp-11")
+
+
+def test_texts_are_no_flags(reference: jn.distributed.ModelReference) -> None:
+    with pytest.raises(jn.UserError, match="map_blocks: same_target='no' is no bool; fix: True or False"):
+        jn.distributed.map_blocks(reference, rows(4), same_target="no")  # type: ignore[arg-type]
+    xarray = pytest.importorskip("xarray", reason="the extra dask is not installed")
+    with pytest.raises(jn.UserError, match="apply: same_target=1 is no bool"):
+        jn.distributed.apply(reference, xarray.DataArray(rows(4), dims=("a", "b")), same_target=1)  # type: ignore[arg-type]
 
 
 def test_labelled_arrays_keep_their_coordinates(reference: jn.distributed.ModelReference) -> None:

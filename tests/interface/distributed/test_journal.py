@@ -115,9 +115,9 @@ def test_a_file_of_another_size_is_made_anew(batch: Run, left: Callable[..., Pat
     ("spoil", "lost", "damaged"),
     [
         (lambda lines: [lines[0][:30] + lines[1], *lines[2:]], 2, 1),
-        (lambda lines: [lines[0].replace(b'"number": 0', b'"number": 99'), *lines[1:]], 1, 1),
-        (lambda lines: [lines[0].replace(b'"number": 0', b'"number": -1'), *lines[1:]], 1, 1),
-        (lambda lines: [lines[0].replace(b'"number": 0', b'"number": 8'), *lines[1:]], 1, 1),
+        (lambda lines: [lines[0].replace(b'"number":0', b'"number":99'), *lines[1:]], 1, 1),
+        (lambda lines: [lines[0].replace(b'"number":0', b'"number":-1'), *lines[1:]], 1, 1),
+        (lambda lines: [lines[0].replace(b'"number":0', b'"number":8'), *lines[1:]], 1, 1),
         (lambda lines: [*lines, bytes(512), b"\n", b"[]\n", b"\xff\n", b"[" * 100_000 + b"\n"], 0, 4),
         (lambda lines: [*lines, *lines], 0, 0),
         (lambda lines: [*lines[:-1], lines[-1][:-1]], 1, 1),
@@ -131,7 +131,39 @@ def test_damaged_lines_count_for_nothing(
     resumed(batch, "y.npy", LEFT - lost, damaged)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{"])
+def test_lines_are_short(batch: Run, left: Callable[..., Path]) -> None:
+    """A million of them have 160 MB: targets, of some 450 bytes, stand in the description of the run."""
+    path = left() / "blocks.jsonl"
+    lines = path.read_bytes().splitlines()
+    assert len(lines) == LEFT
+    assert max(map(len, lines)) < 180 + len(os.uname().nodename)
+    described = json.loads((path.parent / "run.json").read_bytes())["targets"]
+    (name,) = {json.loads(line)["target"] for line in lines}
+    assert list(described) == [name]
+    summary = batch("--output", "y.npy", "--block", "10", "--resume")
+    assert summary["targets"] == {described[name]: BLOCKS}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda targets: {},
+        lambda targets: dict.fromkeys(targets, "another"),
+        lambda targets: dict.fromkeys(targets, 3),
+        lambda targets: list(targets),
+        lambda targets: None,
+    ],
+)
+def test_blocks_of_a_target_that_is_not_known_are_computed_again(
+    batch: Run, left: Callable[..., Path], spoil: Callable[[dict[str, str]], object]
+) -> None:
+    path = left() / "run.json"
+    described = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**described, "targets": spoil(described["targets"])}))
+    resumed(batch, "y.npy", 0, LEFT)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000])
 def test_a_run_that_does_not_say_what_it_is_is_refused(batch: Run, left: Callable[..., Path], text: str) -> None:
     (left() / "run.json").write_text(text)
     error = batch("--output", "y.npy", "--block", "10", "--resume", status=2)["error"]

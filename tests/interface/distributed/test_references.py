@@ -375,6 +375,12 @@ def test_no_place_for_a_copy_is_said_once(
     assert str(caught.value).count("fix:") == 1
 
 
+@pytest.mark.parametrize("batch", [None, [rows(2)], rows(2)])
+def test_an_actor_refuses_what_has_no_columns(reference: jn.distributed.ModelReference, batch: object) -> None:
+    with pytest.raises(jn.UserError, match=r'a batch is a .*, not columns by name; fix: map_batches with batch_format="numpy"'):
+        jn.distributed.ray_actor(reference)()(batch)
+
+
 def test_an_actor_takes_lists_of_one_length(reference: jn.distributed.ModelReference) -> None:
     """Which Ray Data gives as an array of objects where they come from Parquet."""
     actor, x = jn.distributed.ray_actor(reference)(), rows(6)

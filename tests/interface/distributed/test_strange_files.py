@@ -7,6 +7,7 @@ import os
 import struct
 import subprocess
 import sys
+import warnings
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -64,6 +65,18 @@ def test_objects_are_not_unpacked(folder: Path, batch: Run, name: str) -> None:
     error = batch("--output", "y.npy", status=2, inputs=(f"x={name}",))["error"]
     assert "has Python objects, which are not unpacked; fix: an array of numbers" in error
     assert not (folder / "run").exists()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_strings_of_zarr(folder: Path, batch: Run, version: int) -> None:
+    zarr = pytest.importorskip("zarr", reason="the extra dask is not installed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # strings are not in Zarr's specification
+        group = zarr.open_group("in.zarr", mode="w", zarr_format=version)
+        group.create_array("x", shape=(4, 16), dtype="str")
+        error = batch("--output", "y.npy", status=2, inputs=("x=in.zarr/x",))["error"]
+    assert "in.zarr:x: input 'x' expects x: float32[batch, 16], got " in error
+    assert "; fix: an array of numbers, 'float32'" in error
 
 
 def test_members_of_an_archive(folder: Path, batch: Run, monkeypatch: pytest.MonkeyPatch) -> None:

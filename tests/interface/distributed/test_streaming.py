@@ -78,6 +78,14 @@ def tasks(count: int, function: Callable[..., Any] = double) -> Iterator[Task]:
     return (Task(number, function, (number,)) for number in range(count))
 
 
+@pytest.mark.parametrize("name", ["ordered", "same_target"])
+def test_texts_are_no_flags(reference: jn.distributed.ModelReference, name: str) -> None:
+    """A text such as "no" would count as True."""
+    for wrong in ("no", 0, None):
+        with pytest.raises(jn.UserError, match=f"stream: {name}={wrong!r} is no bool; fix: True or False"):
+            jn.distributed.stream(reference, [rows(2)], **{name: wrong})
+
+
 @pytest.mark.parametrize("ordered", [True, False])
 def test_every_block_ends_once_and_few_are_in_flight(ordered: bool) -> None:
     engine = Unreliable(workers=3)

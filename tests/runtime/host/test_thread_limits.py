@@ -264,3 +264,147 @@ def test_limits_of_both_that_overlap_end() -> None:
         print("ended")
     """
     assert_prints(program, "ended")
+
+
+MODEL = """
+        import random, threading
+        import joinery as jn, numpy as np, threadpoolctl
+        from threadpoolctl import threadpool_info, threadpool_limits
+        from joinery.runtime.host import threads
+        graph = jn.Graph("g", [jn.TensorType(jn.float32, (4,), "x")])
+        graph.output(graph.inputs[0] + 1)
+        model = jn.compile(graph, device="cpu", threads=4)
+        model(np.ones(4, np.float32))
+        def held():
+            (number,) = {threads.ctypes.c_int32.from_address(pool + 36).value for pool in threads._pools.values()}
+            assert number == (threads.thread_limit() or 0)
+            return threads.thread_limit()
+"""
+
+
+def test_blocks_of_threadpoolctl_that_overlap_leave_no_limit() -> None:
+    """The one that was entered last counts while it is not left, in whatever order they are left, and none stays."""
+    pytest.importorskip("threadpoolctl")
+    program = MODEL + """
+        first = threadpool_limits(1)
+        second = threadpool_limits(2)
+        first.restore_original_limits()
+        assert held() == 2
+        second.restore_original_limits()
+        assert held() is None
+        for seed in range(300):
+            choose, entered = random.Random(seed), []
+            for _ in range(choose.randrange(1, 14)):
+                if entered and choose.random() < 0.5:
+                    left = entered.pop(choose.randrange(len(entered)))
+                    left[0].restore_original_limits()
+                else:
+                    limit = choose.randrange(1, 5)
+                    only = choose.choice([None, None, "blas"])  # finds and puts back, but does not limit joinery
+                    entered.append((threadpool_limits(limit, user_api=only), limit, only))
+                    choose.random() < 0.3 and threadpool_info()
+                own = [limit for _, limit, only in entered if only is None]
+                assert held() == (own[-1] if own else None), (seed, entered, held())
+            for limiter, _, _ in choose.sample(entered, len(entered)):
+                limiter.restore_original_limits()
+            assert held() is None, seed
+        wrong = []
+        def blocks(number):
+            for turn in range(60):
+                with threadpool_limits(number + 1, user_api=None if turn % 3 else "blas"):
+                    info = threadpool_info()
+                    if turn % 2:
+                        with threadpool_limits(number + 2):
+                            pass
+        callers = [threading.Thread(target=blocks, args=(number,)) for number in range(4)]
+        [each.start() for each in callers]
+        [each.join() for each in callers]
+        assert held() is None, held()
+        print("none")
+    """
+    assert_prints(program, "none")
+
+
+def test_limits_of_threadpoolctl_that_stay() -> None:
+    """Without a block, a limit stays until what was found before is put back; given as limits, that holds in a block."""
+    pytest.importorskip("threadpoolctl")
+    program = MODEL + """
+        import copy, os, pickle
+        saved = threadpool_info()
+        for number in range(1, 200):
+            threadpool_limits(number)
+        assert held() == 199
+        from joinery.runtime.host.threadpools import _limits
+        assert len(_limits._set) <= 2, "those that it hides are gone"
+        with threadpool_limits(2):
+            threadpool_limits(3)
+            assert held() == 3
+            with threadpool_limits(limits=saved):
+                assert held() is None
+            assert held() == 3
+            with threadpool_limits(1):
+                assert held() == 1
+        assert held() == 199, "what was found"
+        threadpool_limits(limits=saved)
+        assert held() is None
+        for copied in (copy.deepcopy(saved), pickle.loads(pickle.dumps(saved))):
+            own = [each for each in copied if each["user_api"] == "joinery"]
+            assert all(type(each["num_threads"]) is int for each in own) and len(own) == 1
+        if threadpoolctl.__version__ >= "3.7":
+            threadpool_info(debugging_info=True)
+            assert held() is None, "which sets a limit in another thread to see where it holds"
+        entered, leave = threading.Event(), threading.Event()
+        def limit():
+            with threadpool_limits(1):
+                entered.set()
+                leave.wait(60)
+        other = threading.Thread(target=limit)
+        with threadpool_limits(3):
+            other.start()
+            entered.wait(60)
+            assert held() == 1
+            child = os.fork()
+            if not child:
+                os._exit(0 if held() == 3 else 1)
+            leave.set()
+            other.join(60)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert held() is None
+        print("stay")
+    """
+    assert_prints(program, "stay")
+
+
+@pytest.mark.parametrize("wrong", ["many", "0", "-1", "99999", "1e3", "٣"])
+def test_a_variable_that_is_no_number_does_not_concern_other_libraries(wrong: str) -> None:
+    """threadpool_info and limits of others work, what uses the number says what is wrong, and a number in its place helps."""
+    pytest.importorskip("threadpoolctl")
+    program = f"""
+        import os
+        import joinery as jn, numpy as np, threadpoolctl
+        from joinery.runtime.host import threads
+        cores = threads.default_threads()
+        os.environ["JOINERY_THREADS"] = {wrong!r}
+        graph = jn.Graph("g", [jn.TensorType(jn.float32, (4,), "x")])
+        graph.output(graph.inputs[0] + 1)
+        assert jn.compile(graph, device="cpu", threads=1)(np.ones(4, np.float32))[0] == 2
+        (own,) = [each for each in threadpoolctl.threadpool_info() if each["user_api"] == "joinery"]
+        assert own["num_threads"] == cores, own
+        assert "JOINERY_THREADS is " in own["problem"] and "fix: a number from 1 to 1024" in own["problem"], own
+        with threadpoolctl.threadpool_limits(1):
+            assert threads.thread_limit() == 1
+        assert threads.thread_limit() is None
+        for use in (lambda: jn.compile(graph, device="cpu"), threads.default_threads):
+            try:
+                use()
+            except jn.UserError as error:
+                assert str(error).splitlines()[0] == own["problem"], error
+            else:
+                raise SystemExit("no error")
+        jn.set_threads(2)
+        assert jn.compile(graph, device="cpu").threads == 2
+        (own,) = [each for each in threadpoolctl.threadpool_info() if each["user_api"] == "joinery"]
+        assert own["num_threads"] == 2, own
+        print("told")
+    """
+    assert_prints(program, "told")

@@ -236,6 +236,9 @@ def test_wrong_dtypes(symbolic):
         model(x.astype(object), x)
     with expect("expects float32, got an array of <U3 with shape"):
         model(np.full((2, 4), "abc"), x)
+    if hasattr(np.dtypes, "StringDType"):  # which has no byte order, and raises for the question
+        with expect(r"expects float32, got an array of StringDType\(\) with shape"):
+            model(np.full((2, 4), "abc", np.dtypes.StringDType()), x)
     with expect("got complex64"):
         model(x.astype(np.complex64), x)
     with expect("got bool"):

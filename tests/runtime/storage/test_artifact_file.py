@@ -202,6 +202,11 @@ def test_other_files_are_named(path, tmp_path):
         load(tmp_path / "none.joinery")
     with pytest.raises(UserError, match="cannot be opened: Is a directory"):
         load(tmp_path)
+    with pytest.raises(UserError, match="cannot be opened: embedded null byte; fix: another path"):
+        load("a\0b.joinery")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="is no regular file; fix: check the path"):
+        load(tmp_path / "pipe")
     other = tmp_path / "other"
     other.write_bytes(b"PK\x03\x04" * 100)
     with pytest.raises(UserError, match="does not start with"):
