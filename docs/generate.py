@@ -26,6 +26,7 @@ from joinery.graph.ops import host_control as ops_host_control
 from joinery.graph.ops import lookups as ops_lookups
 from joinery.graph.ops import quantization as ops_quantization
 from joinery.graph.ops import structural as ops_structural
+from joinery.graph.ops.complex import fourier as ops_fourier
 from joinery.graph.ops.complex import parts as ops_complex_parts
 from joinery.graph.ops.opdef import CONTRACT, INDEXED, POSITION, SCATTERED, OpDef
 from joinery.graph.ops.table import OPS
@@ -54,7 +55,7 @@ GROUPS: tuple[tuple[str, tuple[OpDef, ...]], ...] = (
     ("In order", ops_structural.ORDERED),
     ("Composites", ops_structural.COMPOSITES),
     ("Looking up", ops_lookups.ROWS),
-    ("Complex numbers", ops_complex_parts.ROWS),
+    ("Complex numbers", (*ops_complex_parts.ROWS, *ops_fourier.ROWS)),
     ("Codes of few bits", ops_quantization.ROWS),
     ("On the host: strings", ops_host.STRINGS),
     ("On the host: sizes from data", ops_host.DATA_SIZED),
@@ -494,7 +495,8 @@ def result_rules() -> str:
         **{rule.name: rule for rule in (CONTRACT, POSITION, INDEXED, SCATTERED)},
         **{
             row.promote.name: row.promote
-            for row in (*ops_host.ROWS, *ops_host_control.ROWS, *ops_control.ROWS, *ops_lookups.ROWS, *ops_complex_parts.ROWS)
+            for row in (*ops_host.ROWS, *ops_host_control.ROWS, *ops_control.ROWS, *ops_lookups.ROWS, *ops_complex_parts.ROWS,
+                        *ops_fourier.ROWS)
         },
     }
     users: dict[str, list[str]] = {

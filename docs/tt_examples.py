@@ -213,8 +213,9 @@ EXAMPLES: dict[str, Example] = {
     "tt.histogram": Example("%z = tt.histogram %i, %m : tensor<16xi32> -> tensor<8xi32>", "tensor<8xi32>"),
     "tt.sort": Example("%z = tt.sort %i {axis = 0 : i32} : tensor<16xi32>", INT),
     "tt.fft": Example(
-        '%l = arith.extsi %i : tensor<16xi32> to tensor<16xi64>\n%z = tt.fft %l {axis = 0 : i32, kind = "forward", length = '
-        "16 : i32} : tensor<16xi64>", "tensor<16xi64>",
+        '%l = arith.constant dense<4611686019501129728> : tensor<4xi64>\n%t = tt.fft %l {axis = 0 : i32, kind = "forward", '
+        "length = 4 : i32} : tensor<4xi64>\n%u = arith.trunci %t : tensor<4xi64> to tensor<4xi32>\n"
+        "%z = tt.bitcast %u : tensor<4xi32> -> tensor<4xf32>", "tensor<4xf32>",
     ),
     "tt.extern_elementwise": Example(
         '%z = tt.extern_elementwise %f {libname = "", libpath = "", pure = true, symbol = "__nv_cbrtf"} : (tensor<16xf32>) -> '

@@ -72,6 +72,8 @@ SHALLOW = 64
 SHORT, SHORT_BYTES = 256, 64
 """Steps of k of a whole product, of floats or of shorter elements, up to which 64 rows take less time than 256, whose sums fill
 the first-level cache: 3 to 13 % at 16 to 128 steps, 2 to 5 % at 256."""
+WIDE_COLUMNS = 1024
+"""Columns of a block of such a product whose result is beyond the second-level cache: whole pages of its rows."""
 PROGRAMS_PER_THREAD = 4
 LANES = 256
 """Lines side by side in memory that a program of a scatter works on together."""
@@ -331,6 +333,8 @@ def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple
         blocks[first.m] = capped(rows_extent(nest, first), most)
     streamed = None if panel or len(products(nest)) > 1 else _streamed_block(nest, first, limits)
     columns, depth = streamed or (PRODUCT_COLUMNS, PRODUCT_DEPTH)
+    if first.m is not None and panel is None and streamed is None and _writes_more_than_it_sums(nest, first, limits):
+        columns, blocks[first.m] = WIDE_COLUMNS, min(blocks[first.m], SMALL_PRODUCT_ROWS)
     row = _whole_row(nest, first)
     if row is not None:
         depth = row
@@ -341,6 +345,18 @@ def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple
     for product in products(nest):
         blocks[product.k] = capped(nest.axes[product.k].extent, depth * 4 // _operand_bytes(nest, product, limits))
     return tuple(blocks.items())
+
+
+def _writes_more_than_it_sums(nest: Nest, product: Product, limits: HostLimits) -> bool:
+    """Returns whether a product has few steps, and a result beyond the second-level cache: its rows are written in long pieces
+    then, where columns of a panel lie in another page each."""
+    rows, depth = rows_extent(nest, product), nest.axes[product.k].extent
+    columns = nest.axes[product.n].extent if product.n is not None else 1
+    if len(products(nest)) > 1 or product.outer or _operand_bytes(nest, product, limits) != 4:
+        return False
+    if type(rows) is not int or type(depth) is not int or type(columns) is not int:
+        return False
+    return depth <= SHORT and columns >= WIDE_COLUMNS // 2 and 4 * rows * columns >= limits.l2_bytes
 
 
 def _whole_row(nest: Nest, product: Product) -> int | None:

@@ -181,7 +181,7 @@ def test_a_part_of_a_line_is_not_sorted() -> None:
     compiled = jn.compile(graph, device="cpu", cache=False)
     (name,) = [kernel.name for kernel in compiled.kernels]
     changed = compiled.schedule.replaced(name, blocks={"i0": 4, "scan": 64})
-    with pytest.raises(jn.UserError, match=r"block of 64 along the axis scan, whose lines are sorted; fix: .*\(1, 128\)"):
+    with pytest.raises(jn.UserError, match=r"block of 64 along the axis scan, whose lines are sorted .*\(1, 128\)"):
         jn.compile(graph, device="cpu", schedule=changed, cache=False)
 
 

@@ -30,7 +30,8 @@ _PREPARED = {
     ),
 }
 _FOR_THREADS = (
-    "mark-pipelined-loads,expand-sorts,assume-divisibility,non-negative-dividends,mark-few-pointers,pointer-induction"
+    "mark-pipelined-loads,expand-sorts,expand-transforms,assume-divisibility,non-negative-dividends,mark-few-pointers,"
+    "pointer-induction"
 )
 
 TEXTS: dict[tuple[str, str], str] = {

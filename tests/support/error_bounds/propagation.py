@@ -21,6 +21,7 @@ from .composites import COMPOSITES, PLACED, sum_may_overflow
 from .maps import mapped
 from .nodes import Array, Node, is_nan, reference
 from .sums import contracted, reduced
+from .transforms import enclose_complex, is_of_complex
 from .zeros import loose_zeros
 
 FAST_FACTOR = 80.0
@@ -64,6 +65,9 @@ def sized(value: Any, dims: dict[str, int]) -> Any:
 
 def enclose(node: Node) -> None:
     """Sets the node's interval from those of its operands."""
+    if is_of_complex(node):
+        enclose_complex(node)
+        return
     kind, exact = node.op.kind, all(operand.all_exact for operand in node.inputs)
     if kind in ("view", "join", "index"):
         if not exact:
@@ -77,6 +81,8 @@ def enclose(node: Node) -> None:
     elif node.op.name in PLACED:
         if not exact:  # rounded values that are close to each other may change places
             node.put(node.value, node.value, True)
+    elif node.op.name == "rfft_lines":
+        enclose_complex(node)
     elif kind == "composite":
         own = COMPOSITES[node.op.name](node, *[(operand.wide, operand.error) for operand in node.inputs])
         factor = FAST_FACTOR if node.fast else 1.0

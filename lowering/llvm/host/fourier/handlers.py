@@ -10,6 +10,7 @@ import math
 
 from xdsl.ir import Operation
 
+from .....promotion.errors import UnsupportedError
 from ....target import LONG_TRANSFORM
 from ...syntax import attributes, element_name, shape_of
 from ...values import V
@@ -20,6 +21,7 @@ from ..nodes import Stored, dense
 from .columns import ColumnsTransform
 from .kinds import Transform
 from .lines import LineTransform, factors
+from .passes import MAX_PRIME, passes
 
 _ELEM = "float"
 
@@ -29,6 +31,9 @@ def lower_fft(k: KernelContext, op: Operation) -> None:
     node, axis = k.node(op.operands[0]), int(said["axis"])
     shape, elem = shape_of(result.type), element_name(result.type)
     of = Transform(said["kind"], int(said["length"]))
+    if not passes(of.length):
+        problem = f"tt.fft: a transform of {of.length} numbers in one program"
+        raise UnsupportedError(f"{problem}; fix: a length with prime factors up to {MAX_PRIME}")
     read = k.ev.s.constant(of.length + (of.kind == "real_inverse"))
     block = k.nests.materialize(node, k.ev.scratch(shape, elem, pad=shape[-1]), [Bound(axis, read)])
     beside, extent, outer = math.prod(shape[axis + 1 :]), shape[axis], math.prod(shape[:axis])

@@ -164,9 +164,11 @@ def test_transforms_of_the_graph_are_nodes_where_runtimes_are_as_exact(dtype: st
         inverse = built(lambda x, axis=axis: jn.ifft(x, axis=axis), (dtype, (*named, 2)))
         halves = built(lambda x, axis=axis: jn.rfft(x, axis=axis), (dtype, named))
         pairs = floats(*shape, 2, dtype=dtype)
-        assert (agrees(forward, [pairs], tolerance) == ["DFT"]) == (is_power or dtype == "float64")
-        assert (agrees(inverse, [pairs], tolerance) == ["DFT"]) == is_power
-        assert (agrees(halves, [pairs[..., 0]], tolerance) == ["Unsqueeze", "DFT"]) == (is_power or dtype == "float64")
+        same = {"is_same": is_power or dtype == "float64"}  # complex numbers are written as their parts
+        assert (agrees(forward, [pairs], tolerance, **same) == ["DFT"]) == (is_power or dtype == "float64")
+        assert (agrees(inverse, [pairs], tolerance, **same) == ["DFT"]) == is_power
+        found = agrees(halves, [pairs[..., 0]], tolerance, **same)
+        assert (found == ["Unsqueeze", "DFT"]) == (is_power or dtype == "float64")
 
 
 @pytest.mark.one_in(2)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from math import prod
-from typing import Any
-
 import joinery as jn
 import numpy as np
 import pytest
 
+from .....support.kernels.transforms import KINDS, check, kernel
 from .....support.tiers import each
 
-KINDS = ("forward", "inverse", "real", "real_inverse")
 CASES = (
     ((2,), 0, 1), ((8,), 0, 5), ((64,), 0, 33), ((4, 16), 1, 11), ((16, 32), 1, 30), ((32, 8), 0, 31), ((64, 16), 0, 49),
     ((256,), 0, 128), ((512,), 0, 400), ((1024,), 0, 512), ((2, 1024), 1, 1000), ((4096,), 0, 2048), ((2, 128, 4), 1, 96),
@@ -20,48 +17,13 @@ CASES = (
 """(shape, axis, length): one pass and several, matrices of whole registers and of others, prime factors up to 31."""
 
 
-def kernel(shape: tuple[int, ...], axis: int, kind: str, length: int) -> str:
-    n, block = prod(shape), f"tensor<{'x'.join(map(str, shape))}xi64>"
-    flat = f"tensor<{n}x"
-    return f"""
-tt.func public @f(%x: !tt.ptr<i64>, %y: !tt.ptr<i64>) {{
-  %r = tt.make_range {{end = {n} : i32, start = 0 : i32}} : {flat}i32>
-  %xs = tt.splat %x : !tt.ptr<i64> -> {flat}!tt.ptr<i64>>
-  %px = tt.addptr %xs, %r : {flat}!tt.ptr<i64>>, {flat}i32>
-  %v = tt.load %px : {flat}!tt.ptr<i64>>
-  %b = tt.reshape %v : {flat}i64> -> {block}
-  %s = tt.fft %b {{axis = {axis} : i32, kind = "{kind}", length = {length} : i32}} : {block}
-  %z = tt.reshape %s : {block} -> {flat}i64>
-  %ys = tt.splat %y : !tt.ptr<i64> -> {flat}!tt.ptr<i64>>
-  %py = tt.addptr %ys, %r : {flat}!tt.ptr<i64>>, {flat}i32>
-  tt.store %py, %z : {flat}!tt.ptr<i64>>
-  tt.return
-}}
-"""
-
-
-def transformed(x: Any, kind: str, length: int) -> Any:
-    """Transforms the numbers of a last axis in float64."""
-    wide = x.astype(np.complex128)
-    if kind == "real":
-        return np.fft.rfft(np.ascontiguousarray(wide[..., :length]).view(np.float64))
-    if kind == "real_inverse":
-        real = 2 * length * np.fft.irfft(wide[..., : length + 1], 2 * length)
-        return np.ascontiguousarray(real).view(np.complex128)
-    return np.fft.fft(wide[..., :length]) if kind == "forward" else length * np.fft.ifft(wide[..., :length])
-
-
 @pytest.mark.parametrize(("kind", "case"), each(KINDS, CASES, times=1))
 def test_lines_are_transformed_along_every_axis(kind: str, case: tuple[tuple[int, ...], int, int]) -> None:
     shape, axis, length = case
-    rng = np.random.default_rng(length)
-    x = (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(np.complex64)
-    want = transformed(np.moveaxis(x, axis, -1), kind, length)
-    made = jn.kernel.from_ttir(kernel(shape, axis, kind, length))
-    bits = x.reshape(-1).view(np.int64)
-    for run in (made.interpret, made.launch):
-        found = np.zeros_like(bits)
-        run(1, bits, found)
-        lines = np.moveaxis(found.view(np.complex64).reshape(shape), axis, -1)
-        error = np.abs(lines[..., : want.shape[-1]] - want).max()
-        assert error <= 4e-8 * (3 + np.log2(length)) * np.sqrt(length) * 4, run
+    check(shape, axis, kind, length, "cpu")
+
+
+def test_lengths_with_large_prime_factors_are_refused() -> None:
+    made = jn.kernel.from_ttir(kernel((128,), 0, "forward", 2 * 37))
+    with pytest.raises(jn.UnsupportedError, match=r"tt\.fft: a transform of 74 numbers.*prime factors up to 31"):
+        made.launch(1, np.zeros(128, np.int64), np.zeros(128, np.int64))
