@@ -23,7 +23,7 @@ def unit(dtype: jn.DType) -> float:
 def is_nan(values: Array) -> Array:
     if values.dtype.kind in "biu":
         return np.zeros(values.shape, bool)
-    return np.isnan(values.astype(np.float64))
+    return np.isnan(values if values.dtype.kind == "c" else values.astype(np.float64))
 
 
 class Node:
