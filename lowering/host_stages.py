@@ -52,7 +52,8 @@ class HostBackend:
             said = kernels[name].algorithm if name in kernels else None
             return "plain" if options.numerics == "reproducible" else said
 
-        return LaidOut(scheduled.expanded, *store_in_panels(scheduled.plan, algorithm, options.threads))
+        is_fast = options.numerics == "fast"
+        return LaidOut(scheduled.expanded, *store_in_panels(scheduled.plan, algorithm, options.threads, is_fast))
 
     def tile(self, laid_out: LaidOut, options: Options) -> Tiled:
         plan, limits = laid_out.plan, HostLimits.of(self.target, options.threads, options.numerics == "reproducible")

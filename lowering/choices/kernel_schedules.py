@@ -12,8 +12,8 @@ from ..tile.fixed_order import in_fixed_order
 from ..tile.offsets import share_offsets
 from ..tile.schedule import Schedule, check_schedule
 from ..tile.signature import Signature, signature
-from ..tile.structure import products, spaces_of
-from .model_schedule import Algorithm, KernelSchedule, ModelSchedule, ScheduleError, require_kernels
+from ..tile.structure import products, tile_side
+from .model_schedule import ALGORITHMS, Algorithm, KernelSchedule, ModelSchedule, ScheduleError, require_kernels
 from .options import Options
 
 
@@ -45,8 +45,9 @@ def algorithm_of(nest: Nest) -> Algorithm | None:
     if nest.template != "contract":
         return None
     product = products(nest)[0]
-    if spaces_of(nest.body[product.number]):
-        return "winograd"
+    side = tile_side(nest, product)
+    if side > 1:
+        return "winograd" if side == ALGORITHMS["winograd"] else "winograd4"
     return "plain" if product.outer else None
 
 

@@ -23,7 +23,7 @@ from ..nest import Affine, Axis, Buffer, Nest, Store, Value
 from ..schedule.plan import Plan, with_nests
 from ..tile.axes import capped
 from ..tile.structure import Product, contracted_extent, products, rows_extent
-from .winograd import convolution_of, in_tiles, pays
+from .winograd import best_side, convolution_of, in_tiles
 
 PANEL, NARROW_PANEL = 64, 32
 FEW_PROGRAMS, MIN_NARROW_ROWS = 32, 12
@@ -196,13 +196,13 @@ def _packing_nest(source: Buffer, operand: RightOperand, target: Buffer, reader:
 
 
 def store_in_panels(
-    plan: Plan, algorithm: Callable[[str], str | None] = lambda name: "plain", threads: int = FEW_THREADS
+    plan: Plan, algorithm: Callable[[str], str | None] = lambda name: "plain", threads: int = FEW_THREADS, is_fast: bool = False
 ) -> tuple[Plan, tuple[ConstantLayout, ...], tuple[InPanels | None, ...], tuple[str, ...]]:
     """Stores right operands in panels: constants directly, large runtime operands by a kernel of their own
     that copies them.
 
-    algorithm: how to compute the convolution of a kernel, "plain", "winograd" (`winograd.py`), or None for the faster one.
-    threads: how many there are programs for.
+    algorithm: how to compute the convolution of a kernel, "plain", "winograd", "winograd4" (`winograd.py`), or None for the fastest
+    one. threads: how many there are programs for. is_fast: whether "winograd4" is allowed.
     Returns the plan, the layouts of its constant buffers, how each nest reads panels, if it does, and the names of the kernels.
     """
     if not plan.steps:
@@ -224,10 +224,11 @@ def store_in_panels(
     for name, nest in zip(names, plan.nests, strict=True):
         wanted = algorithm(name)
         convolution = None if wanted == "plain" else convolution_of(nest)
+        side = 1 if convolution is None else best_side(convolution, wanted, is_fast)
         found = right_operand(nest)
-        if convolution is not None and (wanted is not None or pays(convolution)):
+        if convolution is not None and side > 1:
             filters = nest.body[convolution.filters].attrs["buffer"]
-            nest = in_tiles(convolution, with_layout(filters, convolution.layout))
+            nest = in_tiles(convolution, with_layout(filters, convolution.layout(side)), side)
             keep = len(nest.body) - 1
         elif found is not None and nest.body[found.position].attrs["buffer"].kind == "constant":
             buffer = nest.body[found.position].attrs["buffer"]

@@ -25,7 +25,7 @@ from ..loops.coordinates import Bound, decompose_mask
 from ..memory.advance import Advance
 from ..nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
 from ..scalars import ZERO, is_constant
-from .dot import is_zero
+from ..loops.zero_limits import is_zero
 from .operands import Wanted, within
 
 DEPTH = 256

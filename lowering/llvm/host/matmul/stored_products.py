@@ -14,7 +14,7 @@ from ..loops.coordinates import Bound, decompose_mask, memory_size_of
 from ..memory.only_stores import only_store
 from ..nodes import Node, Pointers, Stored
 from ..scalars import is_constant
-from .dot import is_zero
+from ..loops.zero_limits import is_zero
 from .operands import Wanted
 
 
