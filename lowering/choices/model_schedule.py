@@ -29,6 +29,16 @@ MAX_BLOCK = 1 << 48  # blocks of ordered scatters are whole lines, whatever thei
 MAX_LINE = 4096  # the time to read a line may grow with the square of its length
 
 
+def allowed_algorithms(numerics: str) -> tuple[Algorithm, ...]:
+    """Returns the algorithms of convolutions that are within the bounds of these numerics."""
+    match numerics:
+        case "reproducible":
+            return ("plain",)
+        case "fast":
+            return ("plain", "winograd", "winograd4")
+    return ("plain", "winograd")
+
+
 @dataclass(frozen=True, slots=True)
 class KernelSchedule:
     """How one kernel is cut into programs. None: what the cost model chooses.
@@ -36,7 +46,7 @@ class KernelSchedule:
     Attributes:
         blocks: the extents of blocks by the names of their axes, powers of two, in the order of the blocks' dimensions. Axes
             that are not named are taken one position at a time. They replace all that the cost model chooses.
-        algorithm: how a convolution is computed, "plain", "winograd" or, in fast numerics, "winograd4"; other kernels have none.
+        algorithm: how a convolution is computed, "plain", "winograd" or, in fast numerics, "winograd4"; others have none.
         streaming: whether stores of a CPU bypass the caches.
         group: how many blocks of rows of a product pass over all columns together; 0 for all.
         warps: how many warps of a GPU run one program.

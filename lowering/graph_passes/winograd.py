@@ -10,7 +10,7 @@ Two neighbouring results y of a filter w with three taps take four products, whe
 (A. Lavin and S. Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016.) Along both axes of space, 16 products
 make 2 × 2 results, where 36 would. What depends on the filters alone is computed when a model is loaded.
 
-Four results take six products, so that 36 products make 4 × 4 results, where 144 would. With two numbers a and b, p = a², q = b²:
+Four results take six products, so that 36 make 4 × 4 results, where 144 would. With two numbers a and b, p = a², q = b²:
 
     m0 = (pq x0 - (p + q) x2 + x4) w0 / pq
     m1, m2 = (x4 - q x2 ± a (x3 - q x1)) (w0 ± a w1 + p w2) / 2p(p - q)
@@ -31,13 +31,13 @@ one. It is the same contraction still, and programs compute it as one where a re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
 from ...graph.dims.dim import ceil_div
 from ...promotion.dataclass import dataclass
-from ..choices.model_schedule import ALGORITHMS
+from ..choices.model_schedule import ALGORITHMS, Algorithm
 from ..nest import Affine, Axis, Buffer, Extent, Nest, Store, Value
 from ..tile.axes import capped
 from ..tile.host_schedule import PRODUCT_COLUMNS
@@ -47,6 +47,9 @@ TAPS = 3
 SMALL, LARGE = ALGORITHMS["winograd"], ALGORITHMS["winograd4"]
 """Results of a tile along each axis."""
 MIN_CHANNELS, MIN_FILTERS, MIN_TILES = 32, 32, 32
+FEW_ROWS = 25
+"""What a large tile takes of the time of a small one is 14/5, measured, and all of a panel of filters as five small ones more:
+its products read filters for a quarter of the rows."""
 USUAL = 16
 """What an extent counts as that is known only at launch."""
 
@@ -135,20 +138,20 @@ def _results_along(nest: Nest, left: int, product: Product, taps: int) -> int | 
     return None
 
 
-def best_side(found: Convolution, wanted: str | None, is_fast: bool) -> int:
+def best_side(found: Convolution, wanted: Algorithm | None, allowed: Sequence[Algorithm]) -> int:
     """Returns how many results along each axis the tiles of a convolution have, 1 where it is computed as the plain sum.
 
-    wanted: the algorithm that the user says; None: the one that takes less time. is_fast: whether large tiles are allowed, whose
-    error depends on elements beyond a result's own window.
+    wanted: the algorithm that the user says, which is taken if it is allowed. Otherwise fewer products must be worth the sums
+    that they take, and 16 or 36 numbers for every nine of a filter.
     """
-    side = None if wanted is None else ALGORITHMS[wanted]
-    if side is not None and (side != LARGE or is_fast):
-        return side
+    if wanted is not None and wanted in allowed:
+        return ALGORITHMS[wanted]
+    small, large = _tiles(found, SMALL), _tiles(found, LARGE)
     if found.channels < MIN_CHANNELS or found.count < MIN_FILTERS:
         return 1
-    if is_fast and 5 * _tiles(found, SMALL) >= 14 * _tiles(found, LARGE) + 25:
+    if "winograd4" in allowed and 5 * small >= 14 * large + FEW_ROWS:
         return LARGE
-    return SMALL if _tiles(found, SMALL) >= MIN_TILES else 1
+    return SMALL if "winograd" in allowed and small >= MIN_TILES else 1
 
 
 def _tiles(found: Convolution, side: int) -> int:
@@ -162,7 +165,7 @@ def _tiles(found: Convolution, side: int) -> int:
 
 
 def in_tiles(found: Convolution, transformed: Buffer, side: int) -> Nest:
-    """Returns the nest with tiles of side × side results, and a load of the transformed filters, to which the contraction refers."""
+    """Returns the nest with tiles of side × side results. The contraction refers to a load of the transformed filters."""
     nest, number = found.nest, found.product.number
     first = len(nest.axes)
     inside = {found.rows: first, found.columns: first + 1}

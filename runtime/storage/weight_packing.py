@@ -9,8 +9,8 @@ bytes): rows come in segments of s, which are padded with zeros to whole groups 
 
 "winograd:<c>:<n>" stores what F(2×2, 3×3) multiplies with (`lowering/graph_passes/winograd.py`) instead of N filters of 3 × 3
 taps and c channels, which have the axes of taps, channels and filters in this order, however they are grouped:
-(ceil(N / n), 16, c, n), for panels of n filters 4 × 4 sums of taps. "winograd4:<c>:<n>" has the 6 × 6 of F(4×4, 3×3). The filters
-do not follow from them.
+(ceil(N / n), 16, c, n), for panels of n filters 4 × 4 sums of taps. "winograd4:<c>:<n>" has the 6 × 6 of F(4×4, 3×3). The
+filters do not follow from them.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def release(k: KernelContext, op: Operation) -> None:
 
 
 def _may_wait(k: KernelContext, op: Operation, node: Node) -> bool:
-    """Returns whether a product's left operand is computed from memory, and multiplied as it is, in a type that needs no other."""
+    """Returns whether a product's left operand is computed, not in scratch yet, and multiplied as it is."""
     if not isinstance(node, Map) or id(node) in k.ev.replacement or node.elem not in ("f32", "f64") or len(node.shape) != 2:
         return False
     result = element_name(op.results[0].type)
