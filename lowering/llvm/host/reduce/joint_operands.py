@@ -42,7 +42,7 @@ def evaluate_jointly(k: KernelContext, op: Operation) -> None:
                 found.append(node)
         following = following.next_op
     size = len(found) * prod(first.shape) * memory_size_of(first.elem)
-    if len(found) < 2 or size > MOST_BYTES or not _share(found) or k.ev.lanes_for(*k.nests.elements(found)) > first.shape[1]:
+    if len(found) < 2 or size > MOST_BYTES or not _share(found):
         return
     bounds = set.intersection(*[set(k.dots.limits(node)) for node in found])
     common = [bound for bound in k.dots.limits(first) if bound in bounds]
@@ -61,7 +61,9 @@ def release(k: KernelContext, op: Operation) -> None:
 
 def _may_wait(k: KernelContext, op: Operation, node: Node) -> bool:
     """Returns whether a product's left operand is computed, not in scratch yet, and multiplied as it is."""
-    if not isinstance(node, Map) or id(node) in k.ev.replacement or node.elem not in ("f32", "f64") or len(node.shape) != 2:
+    if not isinstance(node, Map) or id(node) in k.ev.replacement or node.elem not in ("f32", "f64"):
+        return False
+    if len(node.shape) != 2 or node.shape[1] < 2:
         return False
     result = element_name(op.results[0].type)
     tf32 = str(attributes(op).get("inputPrecision", "ieee")) == "tf32"
