@@ -20,9 +20,9 @@ Four results take six products, so that 36 make 4 × 4 results, where 144 would.
     y1 = a (m1 - m2) + b (m3 - m4)         y3 = ap (m1 - m2) + bq (m3 - m4) + m5
 
 The polynomials of elements and taps are multiplied at the points 0, ±a, ±b and ∞ (A. Toom, 1963; S. Cook, 1966). Which points
-decides the error: 5/8 and 3/2 have half the mean error of the usual 1 and 2, and a third of the worst one (B. Barabasz,
-A. Anderson, K. Soodhalter and D. Gregg, Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural
-Networks, ACM TOMS 46, 2020, looks for points).
+decides the error: with 5/8 and 3/2 the mean error is half of that with the usual 1 and 2, and the worst one a third to a half
+(B. Barabasz, A. Anderson, K. Soodhalter and D. Gregg, Error Analysis and Improving the Accuracy of Winograd Convolution for
+Deep Neural Networks, ACM TOMS 46, 2020, looks for points).
 
 Here the contraction gets the axes that this needs: its results along each axis of space become tiles and the results inside of
 one. It is the same contraction still, and programs compute it as one where a result is not finite
@@ -47,9 +47,9 @@ TAPS = 3
 SMALL, LARGE = ALGORITHMS["winograd"], ALGORITHMS["winograd4"]
 """Results of a tile along each axis."""
 MIN_CHANNELS, MIN_FILTERS, MIN_TILES = 32, 32, 32
-FEW_ROWS = 25
-"""What a large tile takes of the time of a small one is 14/5, measured, and all of a panel of filters as five small ones more:
-its products read filters for a quarter of the rows."""
+FEW_ROWS = 12
+"""A large tile takes as long as three small ones, measured, and a panel of filters for large tiles as twelve of them more: its
+products read filters for a quarter of the rows."""
 USUAL = 16
 """What an extent counts as that is known only at launch."""
 
@@ -149,7 +149,7 @@ def best_side(found: Convolution, wanted: Algorithm | None, allowed: Sequence[Al
     small, large = _tiles(found, SMALL), _tiles(found, LARGE)
     if found.channels < MIN_CHANNELS or found.count < MIN_FILTERS:
         return 1
-    if "winograd4" in allowed and 5 * small >= 14 * large + FEW_ROWS:
+    if "winograd4" in allowed and small >= 3 * large + FEW_ROWS:
         return LARGE
     return SMALL if "winograd" in allowed and small >= MIN_TILES else 1
 

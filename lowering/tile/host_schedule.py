@@ -68,6 +68,9 @@ MAX_STREAMED_COLUMNS, MIN_STREAMED_COLUMNS = 4096, 128
 LARGE_PRODUCT_ROWS, SMALL_PRODUCT_ROWS, MIN_PRODUCT_ROWS = (256, 128), 64, 32
 TILES, MIN_TILES, MIN_TILES_DEPTH = 32, 8, 64
 """Tiles of a convolution in tiles, and the fewest channels: their sums and a panel of filters share the second-level cache."""
+MAX_SUMS = 5 << 17
+"""The most bytes of these sums. With twice as many, 256 channels take 0.96 of the time in tiles of 4 × 4, and others as long;
+but they are on the stack, of which some threads have little."""
 SHALLOW = 64
 """Steps of k of one product up to which a low block of rows pays where the second operand is computed."""
 SHORT, SHORT_BYTES = 256, 64
@@ -434,10 +437,9 @@ def _tiles(nest: Nest, product: Product, limits: HostLimits) -> int:
 
 
 def _tiles_depth(nest: Nest, product: Product, limits: HostLimits) -> int:
-    """Returns how many channels of a convolution in tiles are multiplied at a time: their sums wait for their products in the
-    second-level cache, and may be somewhat more than it holds."""
+    """Returns how many channels of a convolution in tiles are multiplied at a time: their sums wait for their products."""
     sums = 4 * TILES * (tile_side(nest, product) + 2) ** 2
-    return max(MIN_TILES_DEPTH, power_of_two(limits.l2_bytes * 5 // 4 // sums + 1) // 2)
+    return max(MIN_TILES_DEPTH, power_of_two(min(MAX_SUMS, limits.l2_bytes) // sums + 1) // 2)
 
 
 def _programs(nest: Nest, product: Product, rows: int, columns: int = PRODUCT_COLUMNS) -> int:

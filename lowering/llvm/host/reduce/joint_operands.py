@@ -22,10 +22,10 @@ from ..loops.vector_loop import vector_loop
 from ..loops.zero_limits import drop, keep
 from ..nodes import Load, Map, Node, Stored, View
 
-LEAST_SAVED = 2
+MIN_SAVED = 2
 """How many times as many nodes the operands have one by one as together, at least."""
-MOST_BYTES = 5 << 19
-"""The most scratch for operands that wait for their products, somewhat more than second-level caches hold."""
+MAX_BYTES = 1 << 20
+"""The most scratch for operands that wait: the second-level cache should hold them, and it may be the stack."""
 
 
 def evaluate_jointly(k: KernelContext, op: Operation) -> None:
@@ -42,7 +42,7 @@ def evaluate_jointly(k: KernelContext, op: Operation) -> None:
                 found.append(node)
         following = following.next_op
     size = len(found) * prod(first.shape) * memory_size_of(first.elem)
-    if len(found) < 2 or size > MOST_BYTES or not _share(found):
+    if len(found) < 2 or size > MAX_BYTES or not _share(found):
         return
     bounds = set.intersection(*[set(k.dots.limits(node)) for node in found])
     common = [bound for bound in k.dots.limits(first) if bound in bounds]
@@ -72,7 +72,7 @@ def _may_wait(k: KernelContext, op: Operation, node: Node) -> bool:
 
 def _share(operands: Sequence[Node]) -> bool:
     together, apart = len(_nodes(operands)), sum(len(_nodes([node])) for node in operands)
-    return apart >= LEAST_SAVED * together
+    return apart >= MIN_SAVED * together
 
 
 def _nodes(roots: Sequence[Node]) -> set[int]:

@@ -214,7 +214,7 @@ def test_few_tiles_and_narrow_filters_are_plain(monkeypatch: pytest.MonkeyPatch)
         model, _ = convolved(np.ones(shape, np.float32), np.ones((3, 3, shape[3], count), np.float32), "fast")
         assert side_of_tiles(model) == 1
     for shape, numerics, side in [
-        ((4, 8, 8, 64), "strict", 2), ((1, 16, 16, 64), "fast", 2), ((4, 16, 16, 64), "fast", 4), ((1, 18, 18, 64), "fast", 4),
+        ((4, 8, 8, 64), "strict", 2), ((1, 16, 16, 64), "fast", 2), ((32, 9, 9, 64), "fast", 4), ((1, 18, 18, 64), "fast", 4),
     ]:  # fmt: skip
         model, _ = convolved(np.ones(shape, np.float32), np.ones((3, 3, 64, 64), np.float32), numerics)
         assert side_of_tiles(model) == side, f"{shape}, {numerics}: images count, and results that do not fill their tiles"
