@@ -159,6 +159,22 @@ def test_what_is_not_finite_is_the_plain_sum(shape: tuple[int, ...], side: int) 
 
 
 @pytest.mark.parametrize("side", [2, 4])
+def test_results_that_are_not_finite_are_seen_wherever_they_are_in_their_tile(side: int) -> None:
+    generator = np.random.default_rng(10)
+    filters = generator.standard_normal((3, 3, 4, 16), np.float32)
+    graph = jn.Graph("convolution")
+    graph.output(jn.conv2d(graph.input(jn.float32, (1, 10, 10, 4), "x"), graph.constant(filters)))
+    model = jn.compile(graph, "cpu", cache=False, numerics=NUMERICS[side])
+    assert side_of_tiles(model) == side
+    for row, column in [(0, 1), (0, 8), (1, 0), (8, 0), (1, 9), (8, 9), (9, 1), (9, 8)]:  # into two results each
+        x = generator.standard_normal((1, 10, 10, 4), np.float32)
+        x[0, row, column, 2] = np.inf
+        found = model(x)
+        assert np.isinf(found).sum() == 2 * 16
+        np.testing.assert_allclose(found, plain(x, filters), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("side", [2, 4])
 def test_the_epilogue_reads_and_writes_only_results(tmp_path: Path, side: int) -> None:
     generator = np.random.default_rng(3)
     x = generator.standard_normal((2, 9, 7, 33), np.float32)
