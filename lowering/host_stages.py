@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..promotion.dataclass import dataclass
 from ..promotion.errors import InternalError
 from .choices.kernel_schedules import chosen_schedules
+from .choices.model_schedule import Algorithm, allowed_algorithms
 from .choices.options import Options
 from .graph_passes.weight_packing import store_in_panels
 from .launch_checks import launch_checks, magnitude
@@ -48,11 +49,11 @@ class HostBackend:
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         kernels = options.schedule.kernels
 
-        def algorithm(name: str) -> str | None:
-            said = kernels[name].algorithm if name in kernels else None
-            return "plain" if options.numerics == "reproducible" else said
+        def algorithm(name: str) -> Algorithm | None:
+            return kernels[name].algorithm if name in kernels else None
 
-        return LaidOut(scheduled.expanded, *store_in_panels(scheduled.plan, algorithm, options.threads))
+        allowed = allowed_algorithms(options.numerics)
+        return LaidOut(scheduled.expanded, *store_in_panels(scheduled.plan, algorithm, allowed, options.threads))
 
     def tile(self, laid_out: LaidOut, options: Options) -> Tiled:
         plan, limits = laid_out.plan, HostLimits.of(self.target, options.threads, options.numerics == "reproducible")

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...graph.dims.binding import parse_extent
 from ...graph.dims.dim import Dim
-from ...lowering.choices.model_schedule import EMPTY, KernelSchedule, ModelSchedule
+from ...lowering.choices.model_schedule import EMPTY, KernelSchedule, ModelSchedule, allowed_algorithms
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
@@ -140,22 +140,23 @@ def _searches(first: Model, tiled_with: Callable[[ModelSchedule], Tiled]) -> dic
 
     tiled = first._tiled() if first._tiled is not None else tiled_with(EMPTY)
     names = tiled.laid_out.names
-    others: dict[str, KernelSchedule] = {}
-    for name, nest in zip(names, tiled.plan.nests, strict=True):
-        if algorithm_of(nest) == "winograd":
-            others[name] = KernelSchedule(algorithm="plain")
-        elif first.numerics != "reproducible" and convolution_of(nest) is not None:
-            others[name] = KernelSchedule(algorithm="winograd")
-    swapped: dict[str, tuple[Nest, Schedule]] = {}
-    if others:
-        turned = tiled_with(ModelSchedule(others))
-        for name, nest, schedule in zip(turned.laid_out.names, turned.plan.nests, turned.schedules, strict=True):
-            if name in others:
-                swapped[name] = nest, schedule
+    convolutions = {
+        name: now
+        for name, nest in zip(names, tiled.plan.nests, strict=True)
+        if (now := algorithm_of(nest)) is not None and (now != "plain" or convolution_of(nest) is not None)
+    }
+    swapped: dict[str, dict[str, tuple[Nest, Schedule]]] = {name: {} for name in names}
+    for algorithm in allowed_algorithms(first.numerics):
+        others = {name: KernelSchedule(algorithm=algorithm) for name, now in convolutions.items() if now != algorithm}
+        if others:
+            turned = tiled_with(ModelSchedule(others))
+            for name, nest, schedule in zip(turned.laid_out.names, turned.plan.nests, turned.schedules, strict=True):
+                if name in others:
+                    swapped[name][algorithm] = nest, schedule
     found: dict[str, Search] = {}
     for name, nest, schedule in zip(names, tiled.plan.nests, tiled.schedules, strict=True):
         if name not in found:
-            found[name] = search(nest, schedule, name, swapped.get(name))
+            found[name] = search(nest, schedule, name, tuple(swapped[name].values()))
     return found
 
 

@@ -12,8 +12,15 @@ from ..tile.fixed_order import in_fixed_order
 from ..tile.offsets import share_offsets
 from ..tile.schedule import Schedule, check_schedule
 from ..tile.signature import Signature, signature
-from ..tile.structure import products, spaces_of
-from .model_schedule import Algorithm, KernelSchedule, ModelSchedule, ScheduleError, require_kernels
+from ..tile.structure import products, tile_side
+from .model_schedule import (
+    ALGORITHMS,
+    Algorithm,
+    KernelSchedule,
+    ModelSchedule,
+    ScheduleError,
+    require_kernels,
+)
 from .options import Options
 
 
@@ -45,8 +52,9 @@ def algorithm_of(nest: Nest) -> Algorithm | None:
     if nest.template != "contract":
         return None
     product = products(nest)[0]
-    if spaces_of(nest.body[product.number]):
-        return "winograd"
+    side = tile_side(nest, product)
+    if side > 1:
+        return "winograd" if side == ALGORITHMS["winograd"] else "winograd4"
     return "plain" if product.outer else None
 
 
@@ -63,7 +71,7 @@ def edited(nest: Nest, default: Schedule, said: KernelSchedule | None, name: str
         schedule = replace(schedule, blocks=tuple([(axes[axis], size) for axis, size in said.blocks.items()]))
     found = algorithm_of(nest)
     if said.algorithm is not None and said.algorithm != found:
-        fix = "leave it out" if found is None else f"{found!r}, the only one for its sizes and numerics"
+        fix = "leave it out" if found is None else f"{found!r}, or another one that its numerics allow"
         raise ScheduleError(f"schedule: kernel {name!r} cannot be computed as {said.algorithm!r}; fix: {fix}")
     for key in ("streaming", "group", "warps", "lanes"):
         if (value := getattr(said, key)) is not None:

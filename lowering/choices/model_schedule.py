@@ -21,11 +21,22 @@ from typing import Any, Literal
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError, close_names
 
-Algorithm = Literal["plain", "winograd"]
-ALGORITHMS = ("plain", "winograd")
+Algorithm = Literal["plain", "winograd", "winograd4"]
+ALGORITHMS = {"plain": 1, "winograd": 2, "winograd4": 4}
+"""How many results along each axis of space a tile of each algorithm has."""
 MAX_TEXT = 4 << 20
 MAX_BLOCK = 1 << 48  # blocks of ordered scatters are whole lines, whatever their length
 MAX_LINE = 4096  # the time to read a line may grow with the square of its length
+
+
+def allowed_algorithms(numerics: str) -> tuple[Algorithm, ...]:
+    """Returns the algorithms of convolutions that are within the bounds of these numerics."""
+    match numerics:
+        case "reproducible":
+            return ("plain",)
+        case "fast":
+            return ("plain", "winograd", "winograd4")
+    return ("plain", "winograd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +46,7 @@ class KernelSchedule:
     Attributes:
         blocks: the extents of blocks by the names of their axes, powers of two, in the order of the blocks' dimensions. Axes
             that are not named are taken one position at a time. They replace all that the cost model chooses.
-        algorithm: how a convolution is computed, "plain" or "winograd"; other kernels have none.
+        algorithm: how a convolution is computed, "plain", "winograd" or, in fast numerics, "winograd4"; others have none.
         streaming: whether stores of a CPU bypass the caches.
         group: how many blocks of rows of a product pass over all columns together; 0 for all.
         warps: how many warps of a GPU run one program.
@@ -181,7 +192,7 @@ def _kernel(name: str, table: object) -> KernelSchedule:
 
 _EXPECTED = {
     "blocks": "names of axes and powers of two, {m = 128, n = 64}",
-    "algorithm": '"plain" or "winograd"',
+    "algorithm": '"plain", "winograd" or "winograd4"',
     "streaming": "true or false",
     "lanes": "true or false",
     "group": "an integer of 0 or more",

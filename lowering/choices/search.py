@@ -8,7 +8,7 @@ optimizations of software and the ATLAS project", Parallel Computing 27, 2001.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 
 from ..nest import Nest
@@ -25,14 +25,14 @@ MAX_ELEMENTS = 1 << 17
 Search = Generator[KernelSchedule, float, KernelSchedule]
 
 
-def search(nest: Nest, default: Schedule, name: str, other: tuple[Nest, Schedule] | None = None) -> Search:
+def search(nest: Nest, default: Schedule, name: str, others: Sequence[tuple[Nest, Schedule]] = ()) -> Search:
     """Searches among the schedules of a CPU for a nest, from the cost model's choice on, and returns the best.
 
-    other: the nest and its default schedule with the other algorithm, of a convolution that has two.
+    others: the nest and its default schedule with each other algorithm, of a convolution that has several.
     """
     best = KernelSchedule(algorithm=algorithm_of(nest))
     least = yield best
-    if other is not None:
+    for other in others:
         tried = KernelSchedule(algorithm=algorithm_of(other[0]))
         if (seconds := (yield tried)) < GAIN * least:
             best, least, (nest, default) = tried, seconds, other

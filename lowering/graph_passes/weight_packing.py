@@ -17,13 +17,13 @@ from dataclasses import replace
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import bool_, float32, int8, int32, int64
 from ..choices.kernel_schedules import kernel_names
-from ..choices.options import FEW_THREADS
+from ..choices.model_schedule import Algorithm
 from ..control.steps import with_constants
 from ..nest import Affine, Axis, Buffer, Nest, Store, Value
 from ..schedule.plan import Plan, with_nests
 from ..tile.axes import capped
 from ..tile.structure import Product, contracted_extent, products, rows_extent
-from .winograd import convolution_of, in_tiles, pays
+from .winograd import best_side, convolution_of, in_tiles
 
 PANEL, NARROW_PANEL = 64, 32
 FEW_PROGRAMS, MIN_NARROW_ROWS = 32, 12
@@ -196,12 +196,12 @@ def _packing_nest(source: Buffer, operand: RightOperand, target: Buffer, reader:
 
 
 def store_in_panels(
-    plan: Plan, algorithm: Callable[[str], str | None] = lambda name: "plain", threads: int = FEW_THREADS
+    plan: Plan, algorithm: Callable[[str], Algorithm | None], allowed: Sequence[Algorithm], threads: int
 ) -> tuple[Plan, tuple[ConstantLayout, ...], tuple[InPanels | None, ...], tuple[str, ...]]:
     """Stores right operands in panels: constants directly, large runtime operands by a kernel of their own
     that copies them.
 
-    algorithm: how to compute the convolution of a kernel, "plain", "winograd" (`winograd.py`), or None for the faster one.
+    algorithm: how to compute the convolution of a kernel (`winograd.py`), or None for the fastest of those that are allowed.
     threads: how many there are programs for.
     Returns the plan, the layouts of its constant buffers, how each nest reads panels, if it does, and the names of the kernels.
     """
@@ -222,12 +222,12 @@ def store_in_panels(
     nests: list[Nest] = []
     names, widths = kernel_names(plan.nests), _widths(plan.nests, threads)
     for name, nest in zip(names, plan.nests, strict=True):
-        wanted = algorithm(name)
-        convolution = None if wanted == "plain" else convolution_of(nest)
+        convolution = convolution_of(nest)
+        side = 1 if convolution is None else best_side(convolution, algorithm(name), allowed)
         found = right_operand(nest)
-        if convolution is not None and (wanted is not None or pays(convolution)):
+        if convolution is not None and side > 1:
             filters = nest.body[convolution.filters].attrs["buffer"]
-            nest = in_tiles(convolution, with_layout(filters, convolution.layout))
+            nest = in_tiles(convolution, with_layout(filters, convolution.layout(side)), side)
             keep = len(nest.body) - 1
         elif found is not None and nest.body[found.position].attrs["buffer"].kind == "constant":
             buffer = nest.body[found.position].attrs["buffer"]

@@ -1,4 +1,4 @@
-"""Computes 3 × 3 convolutions with fewer multiplications, by Winograd's F(2×2, 3×3).
+"""Computes 3 × 3 convolutions with fewer multiplications, by Winograd's F(2×2, 3×3) and F(4×4, 3×3).
 
 Two neighbouring results y of a filter w with three taps take four products, where six would do, of four elements x:
 
@@ -10,26 +10,46 @@ Two neighbouring results y of a filter w with three taps take four products, whe
 (A. Lavin and S. Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016.) Along both axes of space, 16 products
 make 2 × 2 results, where 36 would. What depends on the filters alone is computed when a model is loaded.
 
-Here the contraction gets the axes that this needs: its results along each axis of space become tiles and the two results inside
-of one. It is the same contraction still, and programs compute it as one where a result is not finite
+Four results take six products, so that 36 make 4 × 4 results, where 144 would. With two numbers a and b, p = a², q = b²:
+
+    m0 = (pq x0 - (p + q) x2 + x4) w0 / pq
+    m1, m2 = (x4 - q x2 ± a (x3 - q x1)) (w0 ± a w1 + p w2) / 2p(p - q)
+    m3, m4 = (x4 - p x2 ± b (x3 - p x1)) (w0 ± b w1 + q w2) / 2q(q - p)
+    m5 = (pq x1 - (p + q) x3 + x5) w2
+    y0 = m0 + (m1 + m2) + (m3 + m4)        y2 = p (m1 + m2) + q (m3 + m4)
+    y1 = a (m1 - m2) + b (m3 - m4)         y3 = ap (m1 - m2) + bq (m3 - m4) + m5
+
+The polynomials of elements and taps are multiplied at the points 0, ±a, ±b and ∞ (A. Toom, 1963; S. Cook, 1966). Which points
+decides the error: with 5/8 and 3/2 the mean error is half of that with the usual 1 and 2, and the worst one a third to a half
+(B. Barabasz, A. Anderson, K. Soodhalter and D. Gregg, Error Analysis and Improving the Accuracy of Winograd Convolution for
+Deep Neural Networks, ACM TOMS 46, 2020, looks for points).
+
+Here the contraction gets the axes that this needs: its results along each axis of space become tiles and the results inside of
+one. It is the same contraction still, and programs compute it as one where a result is not finite
 (`tile/templates/winograd.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
 from ...graph.dims.dim import ceil_div
 from ...promotion.dataclass import dataclass
+from ..choices.model_schedule import ALGORITHMS, Algorithm
 from ..nest import Affine, Axis, Buffer, Extent, Nest, Store, Value
 from ..tile.axes import capped
 from ..tile.host_schedule import PRODUCT_COLUMNS
 from ..tile.structure import Product, product_of, products, reach
 
-TAPS, INSIDE = 3, 2
+TAPS = 3
+SMALL, LARGE = ALGORITHMS["winograd"], ALGORITHMS["winograd4"]
+"""Results of a tile along each axis."""
 MIN_CHANNELS, MIN_FILTERS, MIN_TILES = 32, 32, 32
+FEW_ROWS = 12
+"""A large tile takes as long as three small ones, measured, and a panel of filters for large tiles as twelve of them more: its
+products read filters for a quarter of the rows."""
 USUAL = 16
 """What an extent counts as that is known only at launch."""
 
@@ -56,10 +76,9 @@ class Convolution:
         """The filters whose transformed taps lie side by side, those of a program."""
         return capped(self.count, PRODUCT_COLUMNS)
 
-    @property
-    def layout(self) -> str:
-        return f"winograd:{self.channels}:{self.panel}"
-
+    def layout(self, inside: int) -> str:
+        """Returns the layout of the filters' sums of taps for tiles with so many results along each axis."""
+        return f"{'winograd4' if inside == LARGE else 'winograd'}:{self.channels}:{self.panel}"
 
 
 def convolution_of(nest: Nest) -> Convolution | None:
@@ -119,31 +138,46 @@ def _results_along(nest: Nest, left: int, product: Product, taps: int) -> int | 
     return None
 
 
-def pays(found: Convolution) -> bool:
-    """Returns whether fewer products are worth the sums that they take, and 16 numbers for every nine of a filter."""
+def best_side(found: Convolution, wanted: Algorithm | None, allowed: Sequence[Algorithm]) -> int:
+    """Returns how many results along each axis the tiles of a convolution have, 1 where it is computed as the plain sum.
+
+    wanted: the algorithm that the user says, which is taken if it is allowed. Otherwise fewer products must be worth the sums
+    that they take, and 16 or 36 numbers for every nine of a filter.
+    """
+    if wanted is not None and wanted in allowed:
+        return ALGORITHMS[wanted]
+    small, large = _tiles(found, SMALL), _tiles(found, LARGE)
+    if found.channels < MIN_CHANNELS or found.count < MIN_FILTERS:
+        return 1
+    if "winograd4" in allowed and small >= 3 * large + FEW_ROWS:
+        return LARGE
+    return SMALL if "winograd" in allowed and small >= MIN_TILES else 1
+
+
+def _tiles(found: Convolution, side: int) -> int:
     tiles = 1
     for axis in found.product.rows:
         extent = found.nest.axes[axis].extent
         if not isinstance(extent, int):
             extent = USUAL
-        tiles *= -(-extent // INSIDE) if axis in (found.rows, found.columns) else extent
-    return found.channels >= MIN_CHANNELS and found.count >= MIN_FILTERS and tiles >= MIN_TILES
+        tiles *= -(-extent // side) if axis in (found.rows, found.columns) else extent
+    return tiles
 
 
-def in_tiles(found: Convolution, transformed: Buffer) -> Nest:
-    """Returns the nest with tiles of results, and a load of the transformed filters, to which the contraction refers."""
+def in_tiles(found: Convolution, transformed: Buffer, side: int) -> Nest:
+    """Returns the nest with tiles of side × side results. The contraction refers to a load of the transformed filters."""
     nest, number = found.nest, found.product.number
     first = len(nest.axes)
     inside = {found.rows: first, found.columns: first + 1}
     axes = [
-        replace(axis, extent=ceil_div(axis.extent, INSIDE)) if position in inside else axis
+        replace(axis, extent=ceil_div(axis.extent, side)) if position in inside else axis
         for position, axis in enumerate(nest.axes)
     ]
 
     def tiled(at: Affine) -> Affine:
         terms: list[tuple[int, Extent]] = []
         for axis, step in at.terms:
-            terms += [(axis, step * INSIDE), (inside[axis], step)] if axis in inside else [(axis, step)]
+            terms += [(axis, step * side), (inside[axis], step)] if axis in inside else [(axis, step)]
         return _affine(at.offset, terms)
 
     def grown(of: tuple[int, ...]) -> tuple[int, ...]:
@@ -160,7 +194,7 @@ def in_tiles(found: Convolution, transformed: Buffer) -> Nest:
     load = {"buffer": transformed, "at": at, "strides": (), "guarded": False, "fill": 0}
     over = tuple(sorted((found.results, found.product.k)))
     body.append(Value("load", nest.body[found.filters].dtype, over, (), load, product.lines))
-    added = (Axis("row", INSIDE), Axis("column", INSIDE))
+    added = (Axis("row", side), Axis("column", side))
     return replace(nest, axes=(*axes, *added), body=tuple(body), stores=tuple(stores))
 
 

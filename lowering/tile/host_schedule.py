@@ -29,6 +29,7 @@ from .structure import (
     reduced_axes,
     rows_extent,
     spaces_of,
+    tile_side,
     values_of,
 )
 
@@ -65,8 +66,11 @@ MAX_ROW = 16384
 """Longest rows of a matrix that its product with a vector reads whole, as they lie in memory."""
 MAX_STREAMED_COLUMNS, MIN_STREAMED_COLUMNS = 4096, 128
 LARGE_PRODUCT_ROWS, SMALL_PRODUCT_ROWS, MIN_PRODUCT_ROWS = (256, 128), 64, 32
-TILES, MIN_TILES = 32, 8
-"""Tiles of a convolution in tiles: their sixteen sums and a panel of filters share the second-level cache."""
+TILES, MIN_TILES, MIN_TILES_DEPTH = 32, 8, 64
+"""Tiles of a convolution in tiles, and the fewest channels: their sums and a panel of filters share the second-level cache."""
+MAX_SUMS = 5 << 17
+"""The most bytes of these sums. With twice as many, 256 channels take 0.96 of the time in tiles of 4 × 4, and others as long;
+but they are on the stack, of which some threads have little."""
 SHALLOW = 64
 """Steps of k of one product up to which a low block of rows pays where the second operand is computed."""
 SHORT, SHORT_BYTES = 256, 64
@@ -325,16 +329,18 @@ def _column_blocks(
 
 def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple[tuple[int, int], ...]:
     first = products(nest)[0]
+    tiled = spaces_of(nest.body[first.number])
     blocks = {}
     if first.m is not None:
         columns = panel or PRODUCT_COLUMNS
-        tiled = spaces_of(nest.body[first.number])
         most = _tiles(nest, first, limits) if tiled else _product_rows(nest, first, limits, columns, panel is not None)
         blocks[first.m] = capped(rows_extent(nest, first), most)
     streamed = None if panel or len(products(nest)) > 1 else _streamed_block(nest, first, limits)
     columns, depth = streamed or (PRODUCT_COLUMNS, PRODUCT_DEPTH)
     if first.m is not None and panel is None and streamed is None and _writes_more_than_it_sums(nest, first, limits):
         columns, blocks[first.m] = WIDE_COLUMNS, min(blocks[first.m], SMALL_PRODUCT_ROWS)
+    if tiled:
+        depth = min(depth, _tiles_depth(nest, first, limits))
     row = _whole_row(nest, first)
     if row is not None:
         depth = row
@@ -446,6 +452,12 @@ def _tiles(nest: Nest, product: Product, limits: HostLimits) -> int:
         while tiles > MIN_TILES and _programs(nest, product, tiles) < limits.threads:
             tiles //= 2
     return tiles
+
+
+def _tiles_depth(nest: Nest, product: Product, limits: HostLimits) -> int:
+    """Returns how many channels of a convolution in tiles are multiplied at a time: their sums wait for their products."""
+    sums = 4 * TILES * (tile_side(nest, product) + 2) ** 2
+    return max(MIN_TILES_DEPTH, power_of_two(min(MAX_SUMS, limits.l2_bytes) // sums + 1) // 2)
 
 
 def _programs(nest: Nest, product: Product, rows: int, columns: int = PRODUCT_COLUMNS) -> int:

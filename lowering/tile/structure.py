@@ -119,6 +119,14 @@ def spaces_of(value: Value) -> tuple[Space, ...]:
     return tuple([Space(*axes) for axes in value.attrs.get("winograd", ())])
 
 
+def tile_side(nest: Nest, product: Product) -> int:
+    """Returns the results along each axis of space of a tile of a contraction, 1 where it is computed as the plain sum."""
+    spaces = spaces_of(nest.body[product.number])
+    side = nest.axes[spaces[0].inside].extent if spaces else 1
+    assert type(side) is int
+    return side
+
+
 WIDE_ROWS = 256
 """Rows along one axis of the nest from which on a tile has no need of others."""
 

@@ -1,5 +1,5 @@
 """Defines the stored layouts of constants (`ConstantSpec.layout`): "plain", "panels:<n>" for matrices that `tt.dot` reads panel
-by panel, and "winograd:<c>:<n>" for the filters of convolutions in tiles.
+by panel, and "winograd:<c>:<n>" and "winograd4:<c>:<n>" for the filters of convolutions in tiles.
 
 A (…, K, N) matrix in panels of n columns is stored as (…, ceil(N / n), K, n), the last panel padded with
 zeros. "panels:<n>:t" stores the transpose of the constant, which is then (…, N, K), that way. "panels:<n>:<r>x<s>" keeps r rows
@@ -9,7 +9,8 @@ bytes): rows come in segments of s, which are padded with zeros to whole groups 
 
 "winograd:<c>:<n>" stores what F(2×2, 3×3) multiplies with (`lowering/graph_passes/winograd.py`) instead of N filters of 3 × 3
 taps and c channels, which have the axes of taps, channels and filters in this order, however they are grouped:
-(ceil(N / n), 16, c, n), for panels of n filters 4 × 4 sums of taps. The filters do not follow from them.
+(ceil(N / n), 16, c, n), for panels of n filters 4 × 4 sums of taps. "winograd4:<c>:<n>" has the 6 × 6 of F(4×4, 3×3). The
+filters do not follow from them.
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ from ...promotion.arrays import Array
 from ...promotion.errors import InternalError, UserError
 
 _PANELS = re.compile(r"panels:([1-9][0-9]{0,4})(?::([1-9][0-9]?)x([1-9][0-9]{0,9}))?(:t)?")
-_WINOGRAD = re.compile(r"winograd:([1-9][0-9]{0,8}):([1-9][0-9]{0,4})")
-_TAPS, _SUMS = 3, 4
+_WINOGRAD = re.compile(r"winograd(4?):([1-9][0-9]{0,8}):([1-9][0-9]{0,4})")
+_TAPS = 3
+_CHANNELS = 64
+"""Channels of filters that are transformed together, in the nearest caches."""
+_NEAR, _FAR = 5 / 8, 3 / 2
+"""The points of F(4, 3) but 0 and infinity, with both signs (`lowering/tile/templates/winograd_sums.py`)."""
 
 
 class Panels(NamedTuple):
@@ -47,10 +52,11 @@ class Panels(NamedTuple):
 
 
 class Winograd(NamedTuple):
-    """The channels of filters, and how many filters a panel has."""
+    """The channels of filters, how many filters a panel has, and how many sums of taps there are along each axis."""
 
     channels: int
     width: int
+    sums: int
 
 
 def layout_of(layout: str) -> Panels | Winograd | None:
@@ -63,10 +69,11 @@ def layout_of(layout: str) -> Panels | Winograd | None:
         return Panels(int(width), turned is not None, int(together or 1), int(segment or 0))
     match = _WINOGRAD.fullmatch(layout)
     if match is not None:
-        return Winograd(int(match.group(1)), int(match.group(2)))
+        large, channels, width = match.groups()
+        return Winograd(int(channels), int(width), 6 if large else 4)
     raise UserError(
         f'unknown constant layout {layout!r}; expected "plain", "panels:<columns>", "panels:<columns>:<rows>x<segment>", '
-        'either of these with ":t", or "winograd:<channels>:<filters>"'
+        'either of these with ":t", "winograd:<channels>:<filters>", or "winograd4:<channels>:<filters>"'
     )
 
 
@@ -81,11 +88,11 @@ def stored_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
     match layout_of(layout):
         case None:
             return shape
-        case Winograd(channels, width):
+        case Winograd(channels, width, sums):
             filters = shape[-1] if shape else 0
             if math.prod(shape) != _TAPS * _TAPS * channels * filters:
                 raise UserError(f"layout {layout!r} is for filters of 3 × 3 taps and {channels} channels, not {shape}")
-            return (math.ceil(filters / width), _SUMS * _SUMS, channels, width)
+            return (math.ceil(filters / width), sums * sums, channels, width)
         case Panels(width, transposed) as panels:
             if len(shape) < 2:
                 raise UserError(f"layout {layout!r} is for matrices, not for shape {shape}")
@@ -137,21 +144,36 @@ def _apart(stored: Array, shape: tuple[int, ...], panels: Panels) -> Array:
 
 
 def _transform(filters: Array, stored: Array) -> None:
-    """Fills `stored` (panels, 16, channels, width) with sums of the taps of filters (3, 3, channels, filters)."""
-    width = stored.shape[-1]
-    for number, panel in enumerate(stored):
-        part = filters[..., number * width : (number + 1) * width]
-        across = _sums(part[:, 0], part[:, 1], part[:, 2])  # (taps, channels, filters) for each of the four
-        for column, (first, second, third) in enumerate(across):
-            for row, sums in enumerate(_sums(first, second, third)):
-                panel[_SUMS * row + column, :, : part.shape[-1]] = sums
-
-
-def _sums(first: Array, second: Array, third: Array) -> tuple[Array, Array, Array, Array]:
-    half = np.float32(0.5)
+    """Fills `stored` (panels, 16 or 36, channels, width) with sums of the taps of filters (3, 3, channels, filters)."""
+    width, side = stored.shape[-1], math.isqrt(stored.shape[1])
+    sums = _sums if side == 4 else _many_sums
     with np.errstate(all="ignore"):
-        outer, middle = (first + third) * half, second * half
-        return first, outer + middle, outer - middle, third
+        for number, panel in enumerate(stored):
+            for start in range(0, filters.shape[2], _CHANNELS):
+                rows = slice(start, start + _CHANNELS)
+                part = filters[:, :, rows, number * width : (number + 1) * width]
+                across = sums(part[:, 0], part[:, 1], part[:, 2])  # (taps, channels, filters) for each of the four or six
+                for column, (first, second, third) in enumerate(across):
+                    for row, found in enumerate(sums(first, second, third)):
+                        panel[side * row + column, rows, : part.shape[-1]] = found
+
+
+def _sums(first: Array, second: Array, third: Array) -> tuple[Array, ...]:
+    half = np.float32(0.5)
+    outer, middle = (first + third) * half, second * half
+    return first, outer + middle, outer - middle, third
+
+
+def _many_sums(first: Array, second: Array, third: Array) -> tuple[Array, ...]:
+    """Returns what F(4, 3) multiplies with, in float64: their factors are no powers of two."""
+    first, second, third = (taps.astype(np.float64, copy=False) for taps in (first, second, third))
+    near, far = _NEAR**2, _FAR**2
+    found = [first / (near * far)]
+    for point, square, other in ((_NEAR, near, far), (_FAR, far, near)):
+        scale = 1 / (2 * square * (square - other))
+        even, odd = (first + square * third) * scale, second * (point * scale)
+        found += [even + odd, even - odd]
+    return *found, third
 
 
 def unpack(stored: Array, shape: tuple[int, ...], layout: str) -> Array:

@@ -158,7 +158,7 @@ CONVOLUTION = "contract_matmul_relu_1"
         (f"[{CONVOLUTION}]\nwidth = 4", "'width'; fix: blocks, algorithm"),
         (f"[{CONVOLUTION}]\ngroup = -1", "an integer of 0 or more"),
         (f"[{CONVOLUTION}]\nwarps = 3", "3 warps; fix"),
-        (f"[{CONVOLUTION}]\nalgorithm = \"fft\"", '"plain" or "winograd"'),
+        (f"[{CONVOLUTION}]\nalgorithm = \"fft\"", '"plain", "winograd" or "winograd4"'),
         ("[map_pad_0]\nalgorithm = \"winograd\"", "cannot be computed as 'winograd'; fix: leave it out"),
         ("[contract_matmul_add_2]\nblocks = {m = 64, n = 64, k = 32}", "columns"),
         ("contract_matmul_2 = 3", "is no table"),

@@ -53,6 +53,7 @@ class Evaluator:
         self.s = Scalars(function)
         self.target = target
         self.replacement: dict[int, tuple[Node, Stored, tuple[Bound, ...]]] = {}
+        self.kept: dict[int, Stored] = {}  # of these replacements, blocks that are zero beyond the bounds
         self._values: list[dict[tuple[object, ...], V]] = [{}]
         self._implied: dict[int, set[str]] = {}
         self._dependencies: dict[int, frozenset[int]] = {}

@@ -1,9 +1,10 @@
-"""Builds convolutions in 2 × 2 tiles of results, by Winograd's F(2×2, 3×3) (`graph_passes/winograd.py` has the formulas).
+"""Builds convolutions in tiles of 2 × 2 or 4 × 4 results, by Winograd's F(2×2, 3×3) and F(4×4, 3×3) (`graph_passes/winograd.py`
+has the formulas).
 
-A program makes the tiles of a block of rows for a panel of filters: sixteen products over the channels, each of sums of four
-elements of the input with a transformed filter, whose sums are four blocks of results. Only elements of a result's own window
-come into it, so what is not finite stays with the results that it belongs to; they may be NaN where the plain sum is infinite
-or large. A block with such a result is computed again as the plain product.
+A program makes the tiles of a block of rows for a panel of filters: 16 or 36 products over the channels, each of sums of
+elements of the input with a transformed filter, whose sums are 4 or 16 blocks of results. What is not finite makes every result
+NaN or infinite in whose window it is, and may do so with others of the tile; they may be NaN where the plain sum is infinite or
+large, too. A block with such a result is computed again as the plain product.
 """
 
 from __future__ import annotations
@@ -19,12 +20,11 @@ from ...tt.types import F32, I64
 from ..blocks import Block, Coordinate, Dimension, Merged, shape
 from ..emit import Frame
 from ..index_builder import Index
-from ..structure import Product, Space, spaces_of
+from ..structure import Product, Space, spaces_of, tile_side
 from .products import INNER_RANK, contraction, operand
+from .winograd_sums import sums_of_elements, sums_of_products
 
-SIDE, INSIDE = 4, 2
-DIFFERENCES = ((0, 2, "arith.subf"), (1, 2, "arith.addf"), (2, 1, "arith.subf"), (1, 3, "arith.subf"))
-"""Which two of four neighbours each of four products takes, and how."""
+TAPS = 3
 
 
 class Convolution:
@@ -33,8 +33,10 @@ class Convolution:
     def __init__(self, frame: Frame, product: Product, rows: Dimension, columns: Dimension, step: int) -> None:
         """Begins the program. frame: binds the grid and the filters. rows: tiles. step: channels per product."""
         self.frame, self.product, self.rows, self.columns, self.step = frame, product, rows, columns, step
-        self.spaces = spaces_of(frame.kernel.nest.body[product.number])
-        positions = [(row, column) for row in range(INSIDE) for column in range(INSIDE)]
+        nest = frame.kernel.nest
+        self.spaces, self.inside = spaces_of(nest.body[product.number]), tile_side(nest, product)
+        self.side = self.inside + TAPS - 1
+        positions = [(row, column) for row in range(self.inside) for column in range(self.inside)]
         self.within = {position: self._rows_with(*position) for position in positions}
 
     def store(self) -> None:
@@ -59,14 +61,14 @@ class Convolution:
         """Returns the tiles that have a result at a position inside of them."""
         lanes: SSAValue | None = None
         for space, position in zip(self.spaces, (row, column), strict=True):
-            if position and not self._is_even(space):
+            if position and not self._is_whole(space):
                 tile = self._position(self.rows, self.product.rows, space.tiles)
-                last = self._below(space, tile, None, self.rows.size)
+                last = self._below(space, tile, position, self.rows.size)
                 lanes = last if lanes is None else self.frame.builder.binary("arith.andi", lanes, last)
         return self.rows if lanes is None else replace(self.rows, inside=lanes)
 
-    def _is_even(self, space: Space) -> bool:
-        return type(space.extent) is int and space.extent % INSIDE == 0
+    def _is_whole(self, space: Space) -> bool:
+        return type(space.extent) is int and space.extent % self.inside == 0
 
     def _position(self, dim: Dimension, axes: tuple[int, ...], axis: int) -> SSAValue:
         """Emits the index along one of the axes over whose product a dimension runs."""
@@ -78,11 +80,11 @@ class Convolution:
         quotient = b.binary("arith.divsi", self.frame.index(dim), self._filled(step, dim.size))
         return b.binary("arith.remsi", quotient, self._filled(extent, dim.size))
 
-    def _below(self, space: Space, tile: SSAValue, inside: SSAValue | None, size: int) -> SSAValue:
-        """Emits which results are within the extent along one axis of space; inside: 1 where that is None."""
+    def _below(self, space: Space, tile: SSAValue, inside: SSAValue | int, size: int) -> SSAValue:
+        """Emits which results are within the extent along one axis of space."""
         b = self.frame.builder
-        first = b.binary("arith.muli", tile, self._filled(INSIDE, size))
-        result = b.binary("arith.addi", first, self._filled(1, size) if inside is None else inside)
+        first = b.binary("arith.muli", tile, self._filled(self.inside, size))
+        result = b.binary("arith.addi", first, self._filled(inside, size) if isinstance(inside, int) else inside)
         return b.cmpi("slt", result, self._filled(self.frame.kernel.extent(space.extent), size))
 
     def _filled(self, index: Index, size: int) -> SSAValue:
@@ -92,20 +94,20 @@ class Convolution:
     # -- results -----------------------------------------------------------------------------------------
 
     def _results(self) -> dict[tuple[int, int], SSAValue]:
-        """Emits the four blocks of results, by their position inside of a tile."""
-        b = self.frame.builder
+        """Emits the blocks of results, by their position inside of a tile."""
+        b, side = self.frame.builder, self.side
         products = self._products()
-        halves = [_pair(b, [products[SIDE * row + column] for row in range(SIDE)]) for column in range(SIDE)]
+        parts = [sums_of_products(b, [products[side * row + column] for row in range(side)]) for column in range(side)]
         found = {}
-        for row in range(INSIDE):
-            for column, result in enumerate(_pair(b, [half[row] for half in halves])):
+        for row in range(self.inside):
+            for column, result in enumerate(sums_of_products(b, [part[row] for part in parts])):
                 found[row, column] = result
         return found
 
     def _products(self) -> list[SSAValue]:
-        """Emits the sixteen products over all channels."""
+        """Emits the products over all channels."""
         kernel, b = self.frame.kernel, self.frame.builder
-        zeros = [b.const(0, F32, (self.rows.size, self.columns.size))] * (SIDE * SIDE)
+        zeros = [b.const(0, F32, (self.rows.size, self.columns.size))] * self.side**2
         channels = kernel.nest.axes[self.product.k].extent
         assert type(channels) is int
         if channels <= self.step:
@@ -115,34 +117,32 @@ class Convolution:
         return loop.results
 
     def _step(self, start: Index, totals: Sequence[SSAValue]) -> list[SSAValue]:
-        """Emits `totals` plus the sixteen products over one block of channels."""
-        b = self.frame.builder
+        """Emits `totals` plus the products over one block of channels."""
+        b, side = self.frame.builder, self.side
         inner = self.frame.kernel.dimension(self.product.k, self.step, start, INNER_RANK)
-        elements = [[self._elements(row, column, inner) for column in range(SIDE)] for row in range(SIDE)]
+        across = [sums_of_elements(b, [self._elements(row, column, inner) for column in range(side)]) for row in range(side)]
+        down = [sums_of_elements(b, [across[row][column] for row in range(side)]) for column in range(side)]
         found = []
         for number, total in enumerate(totals):
-            row, column = divmod(number, SIDE)
-            above, below, vertically = DIFFERENCES[row]
-            before, after, horizontally = DIFFERENCES[column]
-            first, second = (b.binary(horizontally, elements[line][before], elements[line][after]) for line in (above, below))
-            found.append(b.dot(b.binary(vertically, first, second), self._filters(row, column, inner), total))
+            row, column = divmod(number, side)
+            found.append(b.dot(down[column][row], self._filters(row, column, inner), total))
         return found
 
     def _elements(self, row: int, column: int, inner: Dimension) -> SSAValue:
-        """Emits the elements of the input at one position of all tiles' 4 × 4 neighbours.
+        """Emits the elements of the input at one position of what all tiles' windows cover.
 
-        The last of four belongs to windows of second results alone, and is zero where there is no such result.
+        They are zero where only windows beyond the last result have them.
         """
         value = self.frame.kernel.nest.body[self.product.number]
         taps = dict(zip([space.taps for space in self.spaces], (row, column), strict=True))
-        last = row // (SIDE - 1), column // (SIDE - 1)
+        first = max(0, row - TAPS + 1), max(0, column - TAPS + 1)  # the first result that has it in its window
         inside = {space.inside: 0 for space in self.spaces}
-        child = self.frame.child({**self._at(*last), **inside, **taps, self.product.k: inner})
-        return operand(child, value.operands[0], self.within[last], inner, inner)
+        child = self.frame.child({**self._at(*first), **inside, **taps, self.product.k: inner})
+        return operand(child, value.operands[0], self.within[first], inner, inner)
 
     def _filters(self, row: int, column: int, inner: Dimension) -> SSAValue:
-        """Loads what one of the sixteen products takes of the filters: element (k, n) of panel p at
-        `((p · 16 + product) · channels + k) · width + n`."""
+        """Loads what one of the products takes of the filters: element (k, n) of panel p at
+        `((p · products + product) · channels + k) · width + n`."""
         frame, indices = self.frame, self.frame.indices
         nest = frame.kernel.nest
         value = nest.body[nest.body[self.product.number].attrs["transformed"]]
@@ -151,7 +151,7 @@ class Convolution:
         if self.columns.size != width:
             raise UnsupportedError(f"tile: filters in panels of {width}, read in blocks of {self.columns.size}")
         panel = indices.div(self.columns.start, width)
-        number = indices.add(indices.mul(panel, SIDE * SIDE), SIDE * row + column)
+        number = indices.add(indices.mul(panel, self.side**2), self.side * row + column)
         lanes = replace(self.columns, start=0, extent=width)
         terms = [
             Block(frame.scaled_index(inner, width), (inner,), I64),
@@ -188,27 +188,18 @@ class Convolution:
         """Emits the plain product for all results of all tiles, side by side, and the stores of them."""
         indices, spaces = self.frame.indices, self.spaces
         axes = (*self.product.rows, *[space.inside for space in spaces])
-        count = INSIDE * INSIDE
+        count = self.inside**2
         start, extent = indices.mul(self.rows.start, count), indices.mul(self.rows.extent, count)
         rows = Dimension(axes[-1], self.rows.size * count, start, extent, self.rows.rank)
         lanes: SSAValue | None = None
         for space in spaces:
-            if not self._is_even(space):
+            if not self._is_whole(space):
                 tile, inside = (self._position(rows, axes, axis) for axis in (space.tiles, space.inside))
                 below = self._below(space, tile, inside, rows.size)
                 lanes = below if lanes is None else self.frame.builder.binary("arith.andi", lanes, below)
         rows = rows if lanes is None else replace(rows, inside=lanes)
         child = self.frame.child(dict.fromkeys(axes, Merged(rows, axes)))
         self._store(child, contraction(child, self.product, rows, self.columns, self.step).emitted, rows)
-
-
-def _pair(b: BlockBuilder, products: Sequence[SSAValue]) -> tuple[SSAValue, SSAValue]:
-    """Emits the two results of four products along one axis."""
-    first, second, third, fourth = products
-    return (
-        b.binary("arith.addf", b.binary("arith.addf", first, second), third),
-        b.binary("arith.subf", b.binary("arith.subf", second, third), fourth),
-    )
 
 
 def _sum(b: BlockBuilder, left: list[SSAValue], right: list[SSAValue]) -> Sequence[SSAValue]:

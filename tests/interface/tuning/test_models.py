@@ -96,7 +96,8 @@ def test_a_slower_choice_is_not_taken(tmp_path: Path, monkeypatch: pytest.Monkey
     assert next(iter(json.loads(lock.read_text())["models"].values()))["schedule"] == ""
 
 
-def test_both_algorithms_of_a_convolution_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("numerics", ["fast", pytest.param("strict", marks=pytest.mark.slow), "reproducible"])
+def test_all_algorithms_of_a_convolution_are_tried(monkeypatch: pytest.MonkeyPatch, numerics: str) -> None:
     seen = []
     real = Model.profile
 
@@ -105,9 +106,10 @@ def test_both_algorithms_of_a_convolution_are_tried(monkeypatch: pytest.MonkeyPa
         return real(self, *inputs, **options)
 
     monkeypatch.setattr(Model, "profile", profile)
-    jn.compile(convolution(), "cpu", cache=False, tune=3, threads=1)
+    jn.compile(convolution(), "cpu", cache=False, tune=3, threads=1, numerics=numerics)
     assert {"plain"} in seen
-    assert {"winograd"} in seen
+    assert ({"winograd"} in seen) == (numerics != "reproducible")
+    assert ({"winograd4"} in seen) == (numerics == "fast")
 
 
 def test_sizes_and_inputs_are_those_that_are_given(capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,7 +126,7 @@ def test_panels_of_rows_together_invert(shape, segment, together):
 
 def test_unknown_layouts():
     panels = ("", "panels", "panels:0", "panels:-1", "panels:x", "plain ", "panels:16:4", "panels:16:0x4", "panels:16:4x0")
-    for layout in (*panels, "winograd", "winograd:0:8", "winograd:8", "winograd:8:8:t"):
+    for layout in (*panels, "winograd", "winograd:0:8", "winograd:8", "winograd:8:8:t", "winograd2:8:8", "winograd4:8"):
         with pytest.raises(UserError, match="unknown constant layout"):
             stored_shape((2, 2), layout)
     with pytest.raises(UserError, match="is for matrices, not for shape"):
@@ -136,3 +136,5 @@ def test_unknown_layouts():
     for shape in [(), (3, 3, 4, 5), (9, 5), (8, 4)]:
         with pytest.raises(UserError, match=r"is for filters of 3 × 3 taps and 8 channels, not"):
             stored_shape(shape, "winograd:8:4")
+        with pytest.raises(UserError, match=r"is for filters of 3 × 3 taps and 8 channels, not"):
+            stored_shape(shape, "winograd4:8:4")

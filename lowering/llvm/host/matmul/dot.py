@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .....promotion.errors import UnsupportedError
-from ... import values
 from ...elementwise import NARROW, constant, memory_element, register_element
 from ...values import FALSE, TRUE, V, i64, integer, is_constant, is_integer
 from ..evaluate import Evaluator
 from ..loops.coordinates import Bound, decompose_mask, memory_size_of, reads_memory
 from ..loops.loop_nests import LoopNests
+from ..loops.zero_limits import is_kept, is_zero, zero_limits
 from ..nodes import Affine, Load, Map, Node, Splat, Stored, View, view
 from ..reduce.combine import Combine
 from ..reduce.loops import reduce
@@ -36,8 +36,6 @@ from .stored_quads import stored_quads
 from .unsigned_bytes import unsigned_of
 
 NEAR_COLUMNS = 64
-KEEP_ZEROS = ("arith.addf", "arith.subf", "arith.mulf", "arith.extf", "arith.truncf")
-"""Operations on blocks that are zero where all operands are."""
 
 
 class Dots:
@@ -57,8 +55,9 @@ class Dots:
             row, column = (ev.s.constant(stride) for stride in node.strides)
             return Operand(node.pointer, row, column, ())
         replaced = ev.replacement.get(id(node))
-        if replaced is not None and not replaced[2]:
-            return self._direct(replaced[1], element)
+        if replaced is not None and (not replaced[2] or is_kept(ev, node)):
+            found = self._direct(replaced[1], element)
+            return None if found is None else replace(found, bounds=tuple(replaced[2]))
         dims: tuple[int | None, ...] = (0, 1)
         load: Node = node
         if isinstance(node, View):
@@ -217,21 +216,7 @@ class Dots:
 
     def limits(self, node: Node) -> tuple[Bound, ...]:
         """Returns the bounds beyond which a block is known to be zero."""
-        mask: Node | None = None
-        match node:
-            case View():
-                return tuple(Bound(d, b.limit) for b in self.limits(node.source) if (d := node.dims[b.dim]) is not None)
-            case Load() if node.other is None or is_zero(node.other):
-                mask = node.mask
-            case Map() if id(node) in self.ev.replacement:
-                pass
-            case Map(op="arith.select") if is_zero(node.operands[2]):
-                mask = node.operands[0]
-            case Map() if node.op in KEEP_ZEROS:
-                first, *others = (self.limits(operand) for operand in node.operands)
-                return tuple([bound for bound in first if all(bound in other for other in others)])
-        bounds, rest = decompose_mask(mask)
-        return () if rest else tuple(bounds)
+        return zero_limits(self.ev, node)
 
     # -- the product ------------------------------------------------------------
 
@@ -581,11 +566,6 @@ def _missing(left: Operand, right: Operand, whole: Operand) -> Missing:
         bool(left.limits(1) - right.limits(0)), bool(right.limits(0) - left.limits(1)),
         bool(left.limits(0) - whole.limits(0)), bool(right.limits(1) - whole.limits(1)),
     )  # fmt: skip
-
-
-def is_zero(node: Node) -> bool:
-    """Whether a block is zero everywhere; never for f8E8M0, which has no zero."""
-    return isinstance(node, Splat) and values.is_zero(node.value) and values.is_zero(constant(0, node.elem))
 
 
 def _summed(elem: str) -> str:

@@ -11,10 +11,10 @@ from ...syntax import attributes
 from ...values import integer, is_integer
 from ..context import KernelContext
 from ..loops.coordinates import Bound, decompose_mask, memory_size_of
+from ..loops.zero_limits import is_zero
 from ..memory.only_stores import only_store
 from ..nodes import Node, Pointers, Stored
 from ..scalars import is_constant
-from .dot import is_zero
 from .operands import Wanted
 
 

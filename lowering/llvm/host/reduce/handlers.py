@@ -22,6 +22,7 @@ from ..matmul.stored_products import defer_product
 from ..nodes import Node, Stored
 from .combine import Combine
 from .deferred_scans import defer, started_block, taken_element
+from .joint_operands import evaluate_jointly, release
 from .loops import reduce, scan
 from .ordered import reduce_in_order, scan_in_order
 
@@ -125,7 +126,10 @@ def lower_dot(k: KernelContext, op: Operation) -> None:
     if into is None and not ordered and defer_product(k, op, a, b, c):
         return
     wanted = Wanted(k.limits(result), k.limits(op.operands[1]))
+    if not ordered and min(c.shape) > 1:
+        evaluate_jointly(k, op)
     k.define(result, k.dots.dot(a, b, c, precision, into, wanted, ordered))
+    release(k, op)
 
 
 def _batched(k: KernelContext, a: Node, b: Node, c: Node, precision: str, ordered: bool) -> Stored:
