@@ -46,6 +46,9 @@ class KernelText(Protocol):
     def text(self) -> str:
         """The text itself."""
 
+    def identity(self) -> bytes:
+        """Return what the block IR is made of, as bytes: what differs in it has other ones."""
+
     def module(self) -> ModuleOp:
         """Return the block IR. Raises `UserError` for a text with errors."""
 
@@ -71,6 +74,9 @@ class TtirText:
 
     text: str
     source: str
+
+    def identity(self) -> bytes:
+        return f"tt {self.text}".encode(errors="surrogatepass")
 
     def module(self) -> ModuleOp:
         return parse(self.text, self.source)
@@ -109,6 +115,11 @@ class TritonCText:
     def __reduce__(self) -> tuple[type[TritonCText], tuple[object, ...]]:
         values = self.text, self.source, self.defines, self.name, self.include, self.single_precision_constants
         return TritonCText, (*values, True)
+
+    def identity(self) -> bytes:
+        """Return the fields as bytes; lines of the block IR have the name of the text."""
+        made_of = self.text, self.source, self.defines, self.name, self.include, self.single_precision_constants
+        return f"Triton-C {made_of!r}".encode(errors="surrogatepass")
 
     def reading(self) -> Reading:
         """Return the text as far as the typed tree."""

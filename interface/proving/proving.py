@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Operation
 
+from ... import __version__
 from ...lowering.prove.guessing import Launch, guess
 from ...lowering.prove.launches import MAX_ELEMENTS
 from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare, taken_names
@@ -29,8 +31,10 @@ from ...lowering.tt.sanitize.guard import Allowance, allowing
 from ...lowering.tt.types import numpy_dtype
 from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
+from ...runtime.storage.cache import CacheOption, CompileCache, cache_of
 from ..tensor_arguments import TensorDescriptor
 from ..texts import MakeArguments
+from .records import Records
 
 Sanitize = Callable[..., Report]
 _MAX_FINDINGS = 20_000
@@ -42,11 +46,22 @@ _MAX_REMEMBERED = 256
 class KernelProver:
     """Proves properties of one kernel. Call it, or guess a specification from a call by `like`."""
 
-    def __init__(self, function: FuncOp, sanitize: Sanitize, arguments: MakeArguments) -> None:
-        """Start with nothing proven. sanitize: runs a launch; arguments: makes those of the function of a user's."""
+    def __init__(
+        self, function: FuncOp, sanitize: Sanitize, arguments: MakeArguments, identity: Callable[[], bytes], loaded: int
+    ) -> None:
+        """Start with nothing proven.
+
+        Args:
+            sanitize: runs a launch.
+            arguments: makes those of the function of a user's.
+            identity: what the function is made of, as bytes.
+            loaded: when this process began to load what proves, in ns.
+        """
         self._function = function
         self._sanitize = sanitize
         self._arguments = arguments
+        self._identity = identity
+        self._loaded = loaded
         self._prepared: PreparedFunction | None = None
         self._are_proven: dict[Hashable, bool] = {}
 
@@ -60,6 +75,7 @@ class KernelProver:
         grid: str | int | Sequence[str | int] | None = None,
         properties: Sequence[str] = DEFAULT_PROPERTIES,
         limit: int = DEFAULT_LIMIT,
+        cache: CacheOption = False,
     ) -> Proof:
         """Prove properties for every launch that a specification describes.
 
@@ -77,6 +93,9 @@ class KernelProver:
                 By default the first three.
             limit: how many steps of the solver's resource count one question may take. Beyond it the answer is "unknown", on
                 every machine.
+            cache: where to look for the same proof, by the same sources and solver, and to keep it: True for the user's cache
+                directory, a directory or a `CompileCache`. What is found there is believed as compiled code in it is, and
+                `Proof.recorded` says that nothing was proven now. What a launch refutes is not kept.
 
         Sizes are expressions of `+ - * // %`, `cdiv`, `min`, `max`, `2**31` and `n**2`, over integer parameters of the kernel
         and new names, which stand for any number.
@@ -85,11 +104,12 @@ class KernelProver:
         `UnsupportedError` for properties there are not, and where z3 is not installed.
         """
         taken = taken_names(self._function)
-        return self._prove(Specification.of(assume, {} if extents is None else extents, grid, taken), properties, limit)
+        return self._prove(Specification.of(assume, {} if extents is None else extents, grid, taken), properties, limit, cache)
 
     def like(
-        self, grid: int | Sequence[int], *args: Any, properties: Sequence[str] = DEFAULT_PROPERTIES, limit: int = DEFAULT_LIMIT
-    ) -> Proof:
+        self, grid: int | Sequence[int], *args: Any, properties: Sequence[str] = DEFAULT_PROPERTIES,
+        limit: int = DEFAULT_LIMIT, cache: CacheOption = False,
+    ) -> Proof:  # fmt: skip
         """Prove properties for a specification that is guessed from one launch.
 
         The guess is the simplest one with the sizes of the launch that proves the most; the proof prints it, as a call of
@@ -97,20 +117,34 @@ class KernelProver:
 
         Args:
             grid, args: those of `interpret`. Nothing is run but what refutes a property.
-            properties, limit: those of `prove`.
+            properties, limit, cache: those of `prove`; the guess is kept, too.
         """
-        return self._prove(self.specification(grid, *args), properties, limit)
+        store = cache_of(cache)
+        return self._prove(self._guessed(grid, args, store), properties, limit, store or False)
 
     def specification(self, grid: int | Sequence[int], *args: Any) -> Specification:
         """Return the specification that is guessed from one launch."""
+        return self._guessed(grid, args, None)
+
+    def _guessed(self, grid: int | Sequence[int], args: Sequence[Any], store: CompileCache | None) -> Specification:
         load_z3()
         arguments = self._arguments(grid, args)
         with default_modes():
             launch = _launch(self._function, grid_extents(grid), arguments)
             self._refuse_shared_memory(arguments)
+            records = None if store is None else self._records(store)
+            known = None if records is None else records.guess(launch, _describes)
+            if known is not None:
+                return known
             found = guess(self._expanded(), launch)
-        _check_guess(found, launch)
+        if not _describes(found, launch):
+            raise InternalError(f"prove.like: the guess does not hold in the launch it was made from:\n{found}")
+        if records is not None:
+            records.keep_guess(launch, found)
         return found
+
+    def _records(self, store: CompileCache) -> Records:
+        return Records(store, self._loaded, self._identity(), self._digest, self._function.sym_name.data)
 
     def holds_at(self, grid: int | Sequence[int], args: Sequence[Any]) -> bool:
         """Return whether bounds and races are proven of every launch with the sizes of this one, in whatever arrays.
@@ -167,7 +201,9 @@ class KernelProver:
                         "do not overlap, and would say nothing of this launch; fix: arrays of their own"
                     )
 
-    def _prove(self, specification: Specification, properties: Sequence[str], limit: int) -> Proof:
+    def _prove(
+        self, specification: Specification, properties: Sequence[str], limit: int, cache: CacheOption = False
+    ) -> Proof:
         load_z3()
         properties = (properties,) if isinstance(properties, str) else tuple(properties)
         for each in properties:
@@ -177,25 +213,42 @@ class KernelProver:
             raise UserError(f"prove: properties={properties!r}: nothing would be proven; fix: some of {PROPERTIES}")
         if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit < 1 << 32:
             raise UserError(f"prove: limit={limit!r}: expected a number of steps from 1 to 2**32 - 1")
+        store = cache_of(cache)
+        records = None if store is None else self._records(store)
+        proof = None if records is None else records.proof(specification, properties, limit)
+        if proof is None:
+            prepared = self._expanded()
+            with default_modes():
+                proof = Prover(prepared, specification, self._confirm, limit).prove(properties)
+            if records is not None:
+                records.keep_proof(proof, limit)
         solver = f"z3 {load_z3().get_version_string()}"
-        prepared = self._expanded()
-        with default_modes():
-            proof = Prover(prepared, specification, self._confirm, limit).prove(properties)
-        return replace(proof, digest=self._digest(), limit=limit, solver=solver)
+        name = self._function.sym_name.data
+        return replace(proof, kernel=name, digest=self._digest, limit=limit, solver=solver, joinery=__version__)
 
-    def verify(self, stored: str) -> Proof:
+    def verify(self, stored: str, limit: int = DEFAULT_LIMIT) -> Proof:
         """Prove again what a stored proof of this kernel says.
 
         Args:
             stored: a text of `Proof.as_json`. Nothing in it is believed but the specification.
+            limit: the most steps for a question that a proof may ask for: a stranger's proof does not say how long this takes.
 
-        Returns the new proof. Raises `UserError` for a text that is no proof, for a proof of another kernel, and where anything
-        that it says, verdicts and what they trust, is not what is found now.
+        No cache is looked into. Returns the new proof. Raises `UserError` for a text that is no proof, for a proof of another
+        kernel, and where anything that it says, verdicts and what they trust, is not what is found now; it says what.
         """
         old = read_stored(stored)
-        if old.digest != self._digest():
+        name, digest = self._function.sym_name.data, self._digest
+        if old.digest != digest:
             raise UserError(
-                f"prove.verify: the proof is of another text than this @{self._function.sym_name.data}; fix: prove it anew"
+                f"prove.verify: the proof is of another text than this @{name}, by their digests {old.digest[:16]} and "
+                f"{digest[:16]}; fix: prove it anew"
+            )
+        if old.kernel != name:
+            raise UserError(f"prove.verify: the proof is of @{old.kernel[:60]}, and this is @{name}; fix: prove it anew")
+        if old.limit > limit:
+            raise UserError(
+                f"prove.verify: questions of the proof may take {old.limit} steps, and {limit} are allowed; "
+                f"fix: limit={old.limit} (--limit {old.limit}), and patience"
             )
         proof = self(list(old.assume), old.extents, old.grid, old.properties, old.limit)
         if found := old.differences(proof):
@@ -204,8 +257,9 @@ class KernelProver:
             )
         return proof
 
+    @functools.cached_property
     def _digest(self) -> str:
-        """Return the digest of the text with all functions that it calls."""
+        """The digest of the text with all functions that it calls."""
         root: Operation = self._function
         while (parent := root.parent_op()) is not None:
             root = parent
@@ -257,8 +311,8 @@ def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any], w
     return Launch(numbers, elements, contents, grid)
 
 
-def _check_guess(specification: Specification, launch: Launch) -> None:
-    """Asserts that a guess describes the launch that it was made from, so that the proof is about that launch, too."""
+def _describes(specification: Specification, launch: Launch) -> bool:
+    """Returns whether a guess describes the launch that it was made from, so that the proof is about that launch, too."""
     parsed = specification.parsed()
     names = dict(zip(GRID_NAMES, launch.grid, strict=True)) | dict(launch.numbers)
     holds = parsed.holds(names) and tuple(evaluate(axis, names) for axis in parsed.grid) == launch.grid
@@ -266,8 +320,7 @@ def _check_guess(specification: Specification, launch: Launch) -> None:
     for name, (low, high) in parsed.ranges_of_contents(names).items():
         least, most = launch.contents.get(name, (0, 0))
         holds &= (low is None or low <= least) and (high is None or most <= high)
-    if not holds:
-        raise InternalError(f"prove.like: the guess does not hold in the launch it was made from:\n{specification}")
+    return holds
 
 
 def launch_arguments(

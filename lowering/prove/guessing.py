@@ -35,6 +35,8 @@ _MAX_PARTNERS = 12
 _LIMIT = 300_000
 _TOTAL = 40_000_000
 _FOR_A_GRID = 12_000_000
+_PATIENCE = 2
+"""Grids in a row that bring nothing better, after which no more are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,9 @@ class _Guess:
         left = _TOTAL
         best: tuple[tuple[int, int], Specification] | None = None
         ranked = sorted(itertools.product(*[range(len(axis)) for axis in self.axes]), key=sum)[:_MAX_GRIDS]
-        tried = [(ranks, fixed) for ranks in ranked for fixed in ([[], ones] if ones else [[]])]
+        variants: list[list[str]] = [[], ones] if ones else [[]]
+        tried = [(ranks, fixed) for ranks in ranked for fixed in variants]
+        better = 0
         for number, (ranks, fixed) in enumerate(tried):
             grid = [axis[rank] for axis, rank in zip(self.axes, ranks, strict=True)]
             names = dict(self.numbers)
@@ -112,9 +116,11 @@ class _Guess:
             relations = [*relations, *fixed]
             score = (proven, -sum(10 if "==" in each else 1 for each in relations))
             if best is None or score > best[0]:
-                best = score, found
+                best, better = (score, found), number
             few = number >= min(3, len(tried) - 1)
-            if left <= 0 or (proven == all_ and (few or not any("==" in each or "%" in each for each in relations))):
+            if left <= 0 or number - better >= _PATIENCE * len(variants):
+                break
+            if proven == all_ and (few or not any("==" in each or "%" in each for each in relations)):
                 break
         assert best is not None
         return best[1]

@@ -14,7 +14,7 @@ from .preparation import GATHER, Access, PreparedFunction, line_of
 from .proof import INITIALISED, Counterexample
 from .specify.expressions import evaluate
 from .specify.specification import ParsedSpecification
-from .terms.formulas import Formula, at_least, at_most
+from .terms.formulas import Formula, at_least, at_most, equal
 from .world import World
 
 Confirm = Callable[
@@ -24,6 +24,10 @@ Confirm = Callable[
 run) → what it found, and how many operations it ran."""
 
 _SMALL = (8, 40, 300, 3000)
+_SAME = (1, 2)
+"""What all sizes may be at once: most specifications allow that, and it is tried first."""
+_SHARE = 4
+"""Of the steps of a question one that looks for a launch takes this share: those that found one took an eighth at most."""
 MAX_ELEMENTS = 1 << 22
 """Most elements of the arrays of a launch."""
 _MAX_PROGRAMS = 1 << 10
@@ -85,17 +89,23 @@ class Launches:
 
     def sizes(self, world: World, formulas: Sequence[Formula], bound: int | None = None) -> dict[str, int] | None:
         """Returns sizes that satisfy the assumptions, and formulas besides, small ones if there are any."""
+        for value in _SAME:  # products of sizes are numbers then, and the question is a short one
+            if bound is None and self._parsed.holds(dict.fromkeys(world.symbols, value)):
+                same = [equal(size, value) for size in world.symbols.values()]
+                found = self._model(world, [*formulas, *same], (value,))
+                if found is not None:
+                    return found[0]
         found = self._model(world, formulas, (bound,) if bound is not None else (*_SMALL, 1 << 40))
         return None if found is None else found[0]
 
     def _model(
-        self, world: World, formulas: Sequence[Formula], bounds: Sequence[int]
+        self, world: World, formulas: Sequence[Formula], bounds: Sequence[int], share: int = 1
     ) -> tuple[dict[str, int], dict[str, int]] | None:
-        """Returns (sizes, contents of arrays) for which formulas hold; None if none are found."""
+        """Returns (sizes, contents of arrays) for which formulas hold; None if none are found. share: as in `Solver.model`."""
         for bound in bounds:
             small = [at_most(size, bound) for size in world.symbols.values() if size.number is None]
             small += [at_least(size, -bound) for size in world.symbols.values() if size.number is None]
-            model = world.solver.model([*world.base, *formulas, *small])
+            model = world.solver.model([*world.base, *formulas, *small], share)
             if model is None:
                 continue
             sizes = {}
@@ -144,7 +154,7 @@ class Launches:
             return None
         known = self.known(prop, accesses)
         for bound in _SMALL:
-            found = None if known is not None else self._model(world, [*world.filled, *formulas], (bound,))
+            found = None if known is not None else self._model(world, [*world.filled, *formulas], (bound,), _SHARE)
             if found is None:
                 continue
             sizes, contents = found

@@ -133,7 +133,9 @@ class Proof:
         assumptions: everything that the verdicts take for granted: the user's assumptions, and what the text promises.
         example: sizes that satisfy the assumptions, so that they do not contradict each other.
         questions: how many the solver was asked, and `steps` of its resource count that it took.
-        digest: of the kernel's text; `limit`, the steps that a question may take, and `solver`, which with its version.
+        digest: of the kernel's text; `limit`, the steps that a question may take; `solver`, which with its version, and
+            `joinery`, its own version.
+        recorded: whether it was found among what was proven before, and not proven now.
     """
 
     kernel: str
@@ -147,6 +149,8 @@ class Proof:
     digest: str = ""
     limit: int = 0
     solver: str = ""
+    joinery: str = ""
+    recorded: bool = False
 
     @property
     def ok(self) -> bool:
@@ -183,6 +187,8 @@ class Proof:
             for each in own:
                 if each.verdict != PROVEN:
                     yield from [f"  {line}" for line in str(each).split("\n")]
+        if self.recorded:
+            yield "recorded: nothing was proven now; all of this is from a cache that these sources and this solver wrote"
         yield "trusted:"
         yield from [f"  {each}" for each in self.trusted]
 
@@ -198,7 +204,9 @@ class Proof:
             for prop in self.properties
         ]  # fmt: skip
         example = ", ".join([f"{name} = {value}" for name, value in self.example])
-        made = f"{self.solver}: {self.questions} questions of at most {self.limit} steps, {self.steps} steps; "
+        made = "recorded, and not proven anew; " if self.recorded else ""
+        made += f"joinery {self.joinery}, {self.solver}: {self.questions} questions of at most {self.limit} steps, "
+        made += f"{self.steps} steps; "
         made += f"digest of the text {self.digest}"
         return page_of(self.kernel, sections, self.specification, example, self.trusted, made)
 
@@ -210,6 +218,7 @@ class Proof:
             "example": dict(self.example), "verdicts": {each: self.verdict(each) for each in self.properties},
             "accesses": [each.as_data() for each in self.accesses], "questions": self.questions, "steps": self.steps,
             "digest": self.digest, "limit": self.limit, "solver": self.solver,
+            "joinery": self.joinery, "recorded": self.recorded,
         }  # fmt: skip
         return json.dumps(data, indent=1, ensure_ascii=False)
 

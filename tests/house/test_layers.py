@@ -60,6 +60,7 @@ TYPES_ONLY = {
     ("interface.triton.binary", "interface.kernel"): "it loads xDSL: kernels from Triton's cache do without",
     ("interface.cli.kernel", "interface.kernel"): "each command loads what it needs",
     ("interface.cli.kernel", "promotion.arrays"): "each command loads what it needs: NumPy, here",
+    ("interface.cli.proving", "interface.kernel"): "each command loads what it needs",
     ("interface.cli.triton_c", "interface.kernel"): "each command loads what it needs",
     ("interface.cli.triton_c", "interface.tuning.tuned"): "each command loads what it needs",
     ("interface.cli.triton_c", "interface.texts"): "each command loads what it needs: NumPy, here",

@@ -84,7 +84,7 @@ class Solver:
 
     def __init__(self, terms: Terms, budget: Budget) -> None:
         self._z3 = load_z3()
-        self._context = self._z3.Context()  # what was asked before in this process changes nothing
+        self._context: Any = None  # of its own, so that what was asked before in this process changes nothing
         self._terms = terms
         self.budget = budget
         self._known: dict[frozenset[Formula], Answer] = {}
@@ -98,10 +98,13 @@ class Solver:
         """Returns whether the formulas are shown not to hold together."""
         return self.check(formulas).verdict == "unsat"
 
-    def model(self, formulas: Sequence[Formula]) -> dict[int, int] | None:
-        """Returns values of atoms with which the formulas hold, products included; None if none are found."""
+    def model(self, formulas: Sequence[Formula], share: int = 1) -> dict[int, int] | None:
+        """Returns values of atoms with which the formulas hold, products included; None if none are found.
+
+        share: the question may take the limit divided by this.
+        """
         parts = list(dict.fromkeys(_flattened(formulas)))
-        found = _UNSAT if FALSE in parts else self._ask(parts, exact=True)
+        found = _UNSAT if FALSE in parts else self._ask(parts, exact=True, share=share)
         return found.model if found.verdict == "sat" else None
 
     def check(self, formulas: Sequence[Formula]) -> Answer:
@@ -114,7 +117,7 @@ class Solver:
             found = self._known[parts] = self._ask(list(dict.fromkeys(_flattened(formulas))))
         return found
 
-    def _ask(self, formulas: list[Formula], exact: bool = False) -> Answer:
+    def _ask(self, formulas: list[Formula], exact: bool = False, share: int = 1) -> Answer:
         if self.budget.is_spent:
             return _UNKNOWN
         atoms = self._with_facts(formulas)
@@ -137,9 +140,11 @@ class Solver:
         lines = [f"(declare-const {_name(monomial)} Int)" for monomial in variables]
         lines += [f"(declare-const b{flag} Bool)" for flag in flags]
         lines += [f"(assert {each})" for each in asserted if each != "true"]
+        if self._context is None:  # making one takes longer than most questions, and many a guess asks none
+            self._context = self._z3.Context()
         solver = self._z3.SimpleSolver(ctx=self._context)  # the tactics of others look at the clock
         solver.set("random_seed", 0)
-        solver.set("rlimit", self.budget.limit)
+        solver.set("rlimit", max(1, self.budget.limit // share))  # 0 would be no limit
         solver.set("ctrl_c", False)  # z3's own handler leaves SIGINT such that it interrupts no wait of this process any more
         text = "\n".join(lines)
         solver.from_string(text)

@@ -6,6 +6,7 @@ import json
 from html.parser import HTMLParser
 from pathlib import Path
 
+import joinery as jn
 import pytest
 
 pytest.importorskip("z3")
@@ -55,6 +56,129 @@ def test_a_stored_proof_is_proven_again(tmp_path: Path, capsys: pytest.CaptureFi
         assert main(["prove", kernel, "--verify", str(stored)]) == 2
         assert message in " ".join(capsys.readouterr().err.split())
     assert main(["prove", kernel, "--verify", str(tmp_path / "none.json")]) == 2
+
+
+def kept(folder: Path, name: str = "vector") -> Path:
+    """The file of a proof beside its kernel."""
+    stored = folder / "proof.json"
+    options = ["--extent", "x: n", "--grid", "cdiv(n, 4)", "--property", "bounds", "--output", str(stored)]
+    main(["prove", written(folder, name), *options])
+    return stored
+
+
+def test_a_proof_is_kept_beside_its_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored = kept(tmp_path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["k.ttir", "proof.json"]
+    assert json.loads(stored.read_text())["file"] == "k.ttir"
+    capsys.readouterr()
+    assert main(["prove", "--verify", str(stored)]) == 0
+    assert f"verified: {stored}" in capsys.readouterr().out
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    moved = stored.rename(elsewhere / "proof.json")
+    assert main(["prove", "--verify", str(moved)]) == 2
+    assert main(["prove", "--verify", str(moved), "--kernel", str(tmp_path / "k.ttir"), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdicts"] == {"bounds": "proven"}
+
+
+def test_a_refutation_is_kept_and_verified_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored = kept(tmp_path, "mask_of_too_many")
+    assert main(["prove", "--verify", str(stored)]) == 3
+    assert "bounds: refuted" in capsys.readouterr().out
+
+
+_DEEP = "[" * 900 + "]" * 900
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"accesses": "verdict"}, "accesses differ: bounds of tt.store at ttir:19: verdict unknown then, proven now"),
+        ({"verdicts": {"bounds": "refuted"}}, "verdicts differ: bounds: refuted then, proven now"),
+        ({"assume": ["n >= 1"]}, "trusted differ: new: n >= 1"),
+        ({"assume": ["n >= 1", "n < 1"]}, "contradict each other"),
+        ({"assume": ["n >= " + "9" * 100_000]}, "prove"),
+        ({"extents": {"x": "n * 2"}}, "trusted differ"),
+        ({"extents": {"y": "n"}}, "no array 'y'"),
+        ({"joinery": "0.0"}, "versions of joinery differ: 0.0 then, 0.1.0 now; all else is proven now as it was then"),
+        ({"solver": "z3 1.0"}, "solvers differ: z3 1.0 then"),
+        ({"digest": "0" * 64}, "of another text than this @k, by their digests 0000000000000000"),
+        ({"kernel": "other"}, "other"),
+        ({"limit": 2_000_001}, "may take 2000001 steps, and 2000000 are allowed; fix: limit=2000001 (--limit 2000001)"),
+        ({"limit": 10**4000}, "expected a limit of steps"),
+        ({"limit": -1}, "expected a limit of steps"),
+        ({"steps": -1}, "steps is no number of them"),
+        ({"recorded": 0}, "recorded is neither true nor false"),
+        ({"trust": "me"}, "trust differ: no proof of this version has that"),
+        ({"file": "../k.ttir"}, "expected the name of a file in the folder of the proof"),
+        ({"file": ""}, "names no file of its kernel; fix: --kernel FILE"),
+        ({"file": "none.ttir"}, "none.ttir"),
+        ({"file": "proof.json"}, "proof.json"),
+        ({"file": 3}, "expected a text"),
+        ({"solver": json.loads(_DEEP)}, "solvers differ"),
+        ({"grid": json.loads(_DEEP)}, "expected texts"),
+    ],
+    ids=lambda value: str(value)[:40],
+)  # fmt: skip
+def test_a_changed_proof_is_not_verified(
+    change: dict[str, object], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = kept(tmp_path)
+    data = json.loads(stored.read_text())
+    if change.get("accesses") == "verdict":
+        change = {"accesses": [{**data["accesses"][0], "verdict": "unknown"}]}
+    stored.write_text(json.dumps({**data, **change}))
+    capsys.readouterr()
+    assert main(["prove", "--verify", str(stored)]) == 2
+    shown = capsys.readouterr()
+    assert "verified" not in shown.out
+    assert message in " ".join(shown.err.split())
+    assert len(shown.err) < 2000
+
+
+def test_a_proof_that_is_cut_anywhere_is_not_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored = kept(tmp_path)
+    text = stored.read_text().rstrip()
+    for end in range(0, len(text), 97):
+        stored.write_text(text[:end])
+        assert main(["prove", "--verify", str(stored)]) == 2
+    for more in ("[" * 100_000, '{"limit": 1' + "0" * 5000 + "}", text + text, '{"limit": NaN}'):
+        stored.write_text(more)
+        assert main(["prove", "--verify", str(stored)]) == 2
+    stored.write_bytes(b"\xff")
+    assert main(["prove", "--verify", str(stored)]) == 2
+    assert "verified" not in capsys.readouterr().out
+
+
+def test_more_steps_are_allowed_when_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored = tmp_path / "proof.json"
+    options = ["--extent", "x: n", "--grid", "cdiv(n, 4)", "--limit", "3000000", "--output", str(stored)]
+    assert main(["prove", written(tmp_path, "vector"), *options]) == 0
+    assert main(["prove", "--verify", str(stored)]) == 2
+    assert "--limit" in capsys.readouterr().err
+    assert main(["prove", "--verify", str(stored), "--limit", "3000000"]) == 0
+
+
+def test_kernels_of_a_saved_model_are_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = jn.Graph("scaled", [jn.TensorType(jn.float32, ("n",), name="x")])
+    graph.output(jn.exp(graph.inputs[0]) * 2, jn.sum(graph.inputs[0]))
+    model, stored = tmp_path / "m.joinery", tmp_path / "proof.json"
+    compiled = jn.compile(graph, device="cpu", cache=False)
+    compiled.save(model)
+    options = ["--extent", "input0: n0", "--extent", "output1: n0", "--grid", "cdiv(n0, 1024)", "--output", str(stored)]
+    assert main(["prove", str(model), *options]) == 2
+    assert "fix: --name of one" in capsys.readouterr().err
+    assert main(["prove", str(model), *options, "--name", "none"]) == 2
+    assert main(["prove", str(model), *options, "--name", compiled.kernels[0].name]) == 0
+    assert main(["prove", "--verify", str(stored)]) == 0
+    assert "verified" in capsys.readouterr().out
+    other = jn.Graph("scaled", [jn.TensorType(jn.float32, ("n",), name="x")])
+    other.output(jn.exp(other.inputs[0]) + 3)
+    jn.compile(other, device="cpu", cache=False).save(model)
+    assert main(["prove", "--verify", str(stored)]) == 2
+    model.write_bytes(model.read_bytes()[:-100])
+    assert main(["prove", "--verify", str(stored)]) == 2
+    assert "verified" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("options", [["--extent", "x n"], ["--extent", "x: n", "--extent", "x: m"], ["--assume", "n"]])

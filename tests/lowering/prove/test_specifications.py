@@ -481,3 +481,15 @@ def test_no_launch_has_elements_in_a_range_that_is_empty(assume: list[str], verd
     for each in proof.accesses:
         if each.counterexample is not None:
             assert dict(each.counterexample.sizes)["m"] >= 0
+
+
+@pytest.mark.parametrize(("assume", "n"), [([], 1), (["n >= 2"], 2), (["n >= 5"], None), (["m * n >= 1", "m < 2"], 1)])
+def test_sizes_that_show_that_assumptions_hold_are_all_one_number_where_they_may_be(assume: list[str], n: int | None) -> None:
+    example = dict(jn.kernel.from_ttir(SUBJECTS["vector"].text, cache=False).prove(assume, {"x": "n"}).example)
+    assert example["n"] >= 5 if n is None else {*example.values()} == {n}
+
+
+def test_the_smallest_limit_is_one() -> None:
+    """A share of it is none that the solver takes for no limit."""
+    proof = jn.kernel.from_ttir(SUBJECTS["mask_of_too_many"].text, cache=False).prove((), {"x": "n"}, limit=1)
+    assert proof.verdict("bounds") == "unknown"
