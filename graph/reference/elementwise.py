@@ -295,6 +295,11 @@ def bit_cast(symbol: BoundSymbol, a: Array) -> Array:
     return bitcast(a, symbol.inputs[0].dtype, symbol.dtype)
 
 
+@row("complex_parts")
+def complex_parts(symbol: BoundSymbol, a: Array) -> Array:
+    return np.stack([a.real, a.imag], -1).reshape(symbol.shape)
+
+
 @row("real")
 def real(symbol: BoundSymbol, a: Array) -> Array:
     return np.array(a.real)

@@ -302,9 +302,12 @@ def irfft_lines(symbol: BoundSymbol, a: Array) -> Array:
     return np.asarray(np.fft.irfft(a.astype(np.complex128), length) * length, symbol.dtype.numpy)
 
 
-@row("fft_block")
+@row("fft_block", "fft_pairs")
 def fft_block(symbol: BoundSymbol, a: Array) -> Array:
-    kind, wide, length = symbol.attrs["kind"], a.astype(np.complex128), a.shape[-1] - 1
+    """Transforms complex numbers, or float64 as the parts of complex128; what is beyond the results stays as it is."""
+    kind = symbol.attrs["kind"]
+    wide = np.ascontiguousarray(a).view(np.complex128) if a.dtype == np.float64 else a.astype(np.complex128)
+    length = wide.shape[-1] - kind.startswith("real")
     if kind == "real":
         found = np.fft.rfft(np.ascontiguousarray(wide[..., :length]).view(np.float64))
     elif kind == "real_inverse":
@@ -312,4 +315,6 @@ def fft_block(symbol: BoundSymbol, a: Array) -> Array:
         found = np.concatenate([real.view(np.complex128), wide[..., length:]], -1)
     else:
         found = _transformed(wide, kind == "inverse")
+    if a.dtype == np.float64:
+        return np.ascontiguousarray(found).view(np.float64)
     return np.asarray(found.astype(symbol.dtype.numpy))

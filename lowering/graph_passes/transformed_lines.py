@@ -14,12 +14,14 @@ from ...graph.symbol import Symbol
 
 def is_transformed_whole(symbol: Symbol, most_bytes: int) -> bool:
     """Returns whether programs of a target that hold lines of `most_bytes` transform those of a symbol."""
-    return symbol.op.name in ("fft_lines", "rfft_lines", "irfft_lines") and most_bytes > 0
+    return symbol.op.name in ("fft_lines", "rfft_lines", "irfft_lines", "fft_pairs") and most_bytes > 0
 
 
 def transformed_whole(symbol: Symbol, x: SymbolLike) -> SymbolLike:
     """Returns the transforms of the lines of `x`, as `symbol` says."""
     axis = len(x.shape) - 1
+    if symbol.op.name == "fft_pairs":
+        return apply("fft_block", x, axis=axis, kind=symbol.attrs["kind"])
     if symbol.op.name == "fft_lines":
         return apply("fft_block", x, axis=axis, kind="inverse" if symbol.attrs["inverse"] else "forward")
     if symbol.op.name == "rfft_lines":

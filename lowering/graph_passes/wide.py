@@ -14,6 +14,7 @@ import numpy as np
 from ...graph.constants import scalar_array
 from ...graph.graph import Graph
 from ...graph.ops.attributes import Attributes, fixed
+from ...graph.ops.complex.fourier import cut_from
 from ...graph.ops.complex.parts import is_wide
 from ...graph.symbol import Symbol
 from ...graph.types import Shape
@@ -72,8 +73,15 @@ def _part(target: Graph, symbol: Symbol, operands: list[Symbol]) -> Symbol:
     shape = symbol.shape
     if symbol.op.name == "complex":
         whole = [target.apply("broadcast_to", (each,), {"shape": shape}) if each.shape != shape else each for each in operands]
+        pairs = cut_from(*whole)
+        if pairs is not None:
+            halves = target.apply("bitcast", (pairs,), {"dtype": _HALF}, _HALF)
+            return target.apply("reshape", (halves,), {"shape": (*shape, 2)})
         bits = [target.apply("bitcast", (each,), {"dtype": _HALF}, _HALF) for each in whole]
         return target.apply("concat", [_with_axis(each) for each in bits], {"axis": len(shape)})
+    if symbol.op.name == "complex_parts":
+        halves = target.apply("reshape", operands, {"shape": shape})
+        return target.apply("bitcast", (halves,), {"dtype": symbol.dtype}, symbol.dtype)
     at = int(symbol.op.name == "imag")
     attrs: Attributes = {
         "starts": (*[0] * len(shape), at), "stops": (*shape, at + 1), "steps": (1,) * (len(shape) + 1),

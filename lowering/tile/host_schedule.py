@@ -263,12 +263,13 @@ def _line_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     length = power_of_two(extent)
     size = max([nest.body[number].dtype.itemsize for number in values_of(nest, "scan")])
     kept = [other for other in range(len(nest.axes)) if other != axis]
-    is_transform = any(nest.body[number].dtype.is_complex for number in values_of(nest, "scan"))
+    is_transform = any(nest.body[number].attrs["kind"] != "sort_block" for number in values_of(nest, "scan"))
     inner = contiguous_axis(nest, [axis, *kept] if is_transform else [*kept, axis])  # the last one of equals
     beside = inner if inner in kept else _row_axis(nest, kept, axis)
-    lanes = limits.vector_bytes // (size // 2 if is_transform else size)  # parts of numbers are apart in registers
+    is_complex = any(nest.body[number].dtype.is_complex for number in values_of(nest, "scan"))
+    lanes = limits.vector_bytes // (size // 2 if is_complex else size)  # parts of numbers are apart in registers
     most = MAX_SORTED_BYTES // (32 if beside == inner else lanes)  # short rows of blocks have room beside them
-    is_alone = is_transform and beside != inner and extent >= LONG_TRANSFORM
+    is_alone = is_transform and beside != inner and extent >= LONG_TRANSFORM * (1 if is_complex else 2)
     if beside is None or length * size > most or is_alone:
         return ((axis, length),)
     lines = (beside, capped(nest.axes[beside].extent, lanes))

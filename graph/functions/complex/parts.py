@@ -6,6 +6,7 @@ from ....promotion.dataclass import dataclass
 from ....promotion.dtype import DType
 from ...construction import primitives
 from ...ops.complex.parts import WHOLE
+from ...protocols import SymbolLike
 from ...symbol import Symbol
 from ...types import Shape
 from ..building import apply
@@ -39,17 +40,19 @@ def parts_of(x: Symbol) -> Complex:
 
 def whole(x: Complex) -> Symbol:
     """Return complex numbers as a symbol: the one that they are the parts of, or a view of it, if there is one."""
-    found = _taken_apart(x.real, x.imaginary)
+    found = taken_apart(x.real, x.imaginary)
     return apply("complex", x.real, x.imaginary) if found is None else found
 
 
-def _taken_apart(real: Symbol, imaginary: Symbol) -> Symbol | None:
+def taken_apart(real: SymbolLike, imaginary: SymbolLike) -> Symbol | None:
+    """Return complex numbers of which these are the parts, or a view of such; None if there are none."""
     if real.op.name == "real" and imaginary.op.name == "imag" and real.inputs[0] is imaginary.inputs[0]:
+        assert isinstance(real.inputs[0], Symbol)
         return real.inputs[0]
     if real.op.kind != "view" or real.op is not imaginary.op or real.attrs != imaginary.attrs:
         return None
-    inner = _taken_apart(real.inputs[0], imaginary.inputs[0])
-    return None if inner is None else real.graph.apply(real.op, (inner,), real.attrs)
+    inner = taken_apart(real.inputs[0], imaginary.inputs[0])
+    return None if inner is None else inner.graph.apply(real.op, (inner,), real.attrs)
 
 
 def converted(x: Complex, dtype: DType) -> Complex:

@@ -12,6 +12,7 @@ from ....promotion.errors import UnsupportedError
 from ...construction import primitives
 from ...dims.dim import Dim, Extent, lower_bound, maximum
 from ...errors import compose, describing, mistake
+from ...ops.complex import fourier as rows
 from ...ops.shape import normalize_axis
 from ...protocols import SymbolLike, TensorLike
 from ...symbol import Symbol
@@ -113,7 +114,7 @@ def spectra(x: Parts, length: int, step: int, window: Symbol | None, onesided: b
     real, imaginary = (None if part is None else primitives.cast(part, work) for part in framed)
     assert real is not None
     parts = half_of(real, length) if onesided else transformed((real, imaginary), length, -1)
-    return stack(list(parts), -1)
+    return _paired(parts)
 
 
 def frames(x: Symbol, length: int, step: int) -> Symbol:
@@ -152,7 +153,13 @@ def along_axis(x: Parts, axis: int, length: int, sign: int, onesided: bool, work
 
     onesided: the first half of the transform of real numbers, or (sign 1) the real inverse of such a half.
     """
-    return stack(_along_axis(x, axis, length, sign, onesided, work), -1)
+    return _paired(_along_axis(x, axis, length, sign, onesided, work))
+
+
+def _paired(parts: Sequence[Symbol]) -> Symbol:
+    """Return parts on a new last axis: what they were cut from, if there is such."""
+    found = rows.cut_from(*parts) if len(parts) == 2 else None
+    return stack(list(parts), -1) if found is None else primitives.reshape(_symbol(found), (*parts[0].shape, 2))
 
 
 def _along_axis(x: Parts, axis: int, length: int, sign: int, onesided: bool, work: DType) -> list[Symbol]:
@@ -221,17 +228,16 @@ def _from_last(x: Symbol, axis: int) -> Symbol:
 def transformed(x: Parts, length: int, sign: int) -> tuple[Symbol, Symbol]:
     """Transform the last axis, cut or filled up to a length. With the sign 1 it is the inverse, divided by the length."""
     real, imaginary = fitted(x[0], length), None if x[1] is None else fitted(x[1], length)
-    found = transforms.transformed((real, imaginary), length, sign)
-    first, second = _symbol(found[0]), _symbol(found[1])
-    if sign < 0:
-        return first, second
-    return apply("mul", first, 1.0 / length), apply("mul", second, 1.0 / length)
+    lines = _lines(real), None if imaginary is None else _lines(imaginary)
+    found = transforms.transformed(lines, length, sign)
+    first, second = found if sign < 0 else transforms.scaled(found, 1.0 / length)
+    return _like(first, real, length), _like(second, real, length)
 
 
 def half_of(x: Symbol, length: int) -> tuple[Symbol, Symbol]:
     """Return the first half of the transform of real numbers on the last axis; the other one is its conjugate."""
-    real, imaginary = transforms.half_of(fitted(x, length), length)
-    return _symbol(real), _symbol(imaginary)
+    real, imaginary = transforms.half_of(_lines(fitted(x, length)), length)
+    return _like(real, x, length // 2 + 1), _like(imaginary, x, length // 2 + 1)
 
 
 def from_half(real: Symbol, imaginary: Symbol | None, length: int) -> Symbol:
@@ -239,7 +245,19 @@ def from_half(real: Symbol, imaginary: Symbol | None, length: int) -> Symbol:
     half = length // 2 + 1
     first = fitted(real, half)
     second = apply("mul", first, 0.0) if imaginary is None else fitted(imaginary, half)
-    return apply("mul", _symbol(transforms.from_half(first, second, length)), 1.0 / length)
+    found = _symbol(transforms.from_half(_lines(first), _lines(second), length))
+    return _like(apply("mul", found, 1.0 / length), real, length)
+
+
+def _lines(x: Symbol) -> Symbol:
+    """Return lines of a last axis: one line as a matrix with one row."""
+    return x if len(x.shape) > 1 else primitives.reshape(x, (1, *x.shape))
+
+
+def _like(x: SymbolLike, given: Symbol, length: int) -> Symbol:
+    """Return what was computed of `_lines` with the axes that were given."""
+    found = _symbol(x)
+    return found if len(given.shape) > 1 else primitives.reshape(found, (length,))
 
 
 def _symbol(x: SymbolLike) -> Symbol:

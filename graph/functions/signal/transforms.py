@@ -1,4 +1,4 @@
-"""Makes transforms of those of lines that rows of the op table hold whole, and of constants; float64 by products."""
+"""Makes transforms of those of lines that rows of the op table have whole, and of constants."""
 
 from __future__ import annotations
 
@@ -8,24 +8,29 @@ from math import isqrt
 import numpy as np
 
 from ....promotion.arrays import Array
-from ....promotion.dtype import float32
+from ....promotion.dtype import float64
 from ...ops.building import apply
 from ...ops.complex import fourier as rows
 from ...ops.complex.fourier import Both, Parts
 from ...protocols import SymbolLike
 from ...symbol import Symbol
-from ..complex.parts import Complex, whole
+from ..complex.parts import Complex, taken_apart, whole
 
 
 def half_of(x: SymbolLike, length: int) -> Both:
     """Return the first half of the transforms of real numbers on the last axis."""
     if _is_line_of_pairs(x, length):
+        if x.dtype is float64:
+            return _parts(apply("fft_pairs", rows.filled(x, length + 2), kind="real"))
         return rows.parts_of(apply("rfft_lines", x))
     return rows.half_of(x, length, transformed, waves)
 
 
 def from_half(real: SymbolLike, imaginary: SymbolLike, length: int) -> SymbolLike:
     """Return real numbers, times their count, of whose transforms on the last axis the first half is given."""
+    if _is_line_of_pairs(real, length) and real.dtype is float64:
+        found = apply("fft_pairs", _pairs(real, imaginary), kind="real_inverse")
+        return rows.sliced(found, 0, length)
     if _is_line_of_pairs(real, length):
         return apply("irfft_lines", _whole(real, imaginary), length=length)
     return rows.from_half(real, imaginary, length, transformed, waves)
@@ -34,16 +39,16 @@ def from_half(real: SymbolLike, imaginary: SymbolLike, length: int) -> SymbolLik
 def transformed(x: Parts, length: int, sign: int) -> Both:
     """Transform the last axis: all of a line at once, or lines of its factors, or by a convolution; a `rows.Transform`."""
     real, imaginary = x
-    if real.dtype is not float32:
-        return rows.by_products(x, length, sign, waves, _by_chirps)
     if imaginary is None and _is_line_of_pairs(real, length):
         one, two = rows.mirrored(*half_of(real, length), length)
         return one, two if sign < 0 else apply("negate", two)
     if imaginary is None:
         imaginary = apply("mul", real, 0.0)
-    if rows.is_line(length):
+    if real.dtype is float64 and rows.is_line(2 * length):
+        return _parts(apply("fft_pairs", _pairs(real, imaginary), kind="inverse" if sign > 0 else "forward"))
+    if real.dtype is not float64 and rows.is_line(length):
         return rows.parts_of(apply("fft_lines", _whole(real, imaginary), inverse=sign > 0))
-    count = _factor(length)
+    count = _factor(length, 1 + (real.dtype is float64))
     if count > 1:
         return _by_lines((real, imaginary), count, length // count, sign)
     return _by_chirps((real, imaginary), length, sign)
@@ -51,7 +56,32 @@ def transformed(x: Parts, length: int, sign: int) -> Both:
 
 def _is_line_of_pairs(x: SymbolLike, length: int) -> bool:
     """Return whether rows transform lines of so many real numbers."""
-    return x.dtype is float32 and length % 2 == 0 and rows.is_line(length // 2)
+    return length % 2 == 0 and rows.is_line(length if x.dtype is float64 else length // 2)
+
+
+def _parts(pairs: SymbolLike) -> Both:
+    """Return real and imaginary parts that are neighbours along the last axis."""
+    count = pairs.shape[-1]
+    return rows.sliced(pairs, 0, count, 2), rows.sliced(pairs, 1, count, 2)
+
+
+def _pairs(real: SymbolLike, imaginary: SymbolLike) -> SymbolLike:
+    """Return parts as neighbours along the last axis: what they were cut from, if there is such."""
+    found = rows.cut_from(real, imaginary)
+    if found is not None:
+        return found
+    numbers = taken_apart(real, imaginary)
+    if numbers is None:
+        return rows.interleaved(real, imaginary)
+    return apply("complex_parts", numbers)
+
+
+def scaled(x: Both, factor: float) -> Both:
+    """Multiply parts by a number."""
+    source = rows.cut_from(*x)
+    if source is not None:
+        return _parts(apply("mul", source, factor))
+    return apply("mul", x[0], factor), apply("mul", x[1], factor)
 
 
 def _whole(real: SymbolLike, imaginary: SymbolLike) -> SymbolLike:
@@ -60,10 +90,13 @@ def _whole(real: SymbolLike, imaginary: SymbolLike) -> SymbolLike:
     return whole(Complex(real, imaginary))
 
 
-def _factor(length: int) -> int:
-    """Return the divisor nearest to the square root of a length that makes lines for rows of both factors, or 1."""
+def _factor(length: int, size: int) -> int:
+    """Return the divisor nearest to the square root of a length of which both factors make lines for rows, or 1.
+
+    size: of a number, in complex64.
+    """
     found = [number for number in range(2, isqrt(length) + 1) if length % number == 0]
-    return max([each for each in found if rows.is_line(each) and rows.is_line(length // each)], default=1)
+    return max([each for each in found if rows.is_line(size * each) and rows.is_line(size * (length // each))], default=1)
 
 
 def _by_lines(x: Both, count: int, columns: int, sign: int) -> Both:

@@ -44,12 +44,17 @@ class ComplexParts:
         self._names: dict[int, tuple[str, str]] = {}
 
     def is_of_parts(self, symbol: Symbol) -> bool:
-        """Return whether a symbol makes complex numbers of parts, or takes some that were made so."""
-        return symbol.op.name in ("complex", "rfft_lines") or any([operand.id in self._names for operand in symbol.inputs])
+        """Return whether a symbol makes complex numbers of parts, or takes some that were made so, or pairs of parts."""
+        makes = symbol.op.name in ("complex", "rfft_lines", "fft_pairs")
+        return makes or any([operand.id in self._names for operand in symbol.inputs])
+
+    def has(self, symbol: Symbol) -> bool:
+        """Return whether the parts of a symbol have names, and not the symbol."""
+        return symbol.id in self._names
 
     def require_whole(self, symbol: Symbol) -> None:
         """Raise `Refused` for complex numbers that are parts here, and leave the graph."""
-        if symbol.id in self._names:
+        if self.has(symbol):
             raise Refused(*REASONS["complex"])
 
     def write(self, symbol: Symbol) -> str | None:
@@ -134,6 +139,10 @@ def _irfft(symbol: Symbol, parts: Sequence[SymbolLike]) -> Sequence[SymbolLike]:
     return [rows.reshaped(rows.from_half(real, imaginary, length, _transform, transforms.waves), symbol.shape)]
 
 
+def _of_pairs(symbol: Symbol, parts: Sequence[SymbolLike]) -> Sequence[SymbolLike]:
+    return [rows.pairs_by_products(parts[0], symbol.attrs["kind"], transforms.waves)]
+
+
 _STEPS: dict[str, _Step] = {
-    "complex": _complex, "pad": _padded, "fft_lines": _fft, "rfft_lines": _rfft, "irfft_lines": _irfft,
+    "complex": _complex, "pad": _padded, "fft_lines": _fft, "rfft_lines": _rfft, "irfft_lines": _irfft, "fft_pairs": _of_pairs,
 }  # fmt: skip

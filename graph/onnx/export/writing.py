@@ -168,7 +168,7 @@ class GraphWriter:
     def _add(self, symbol: Symbol) -> None:
         first = len(self.body.nodes)
         self._checked(symbol, partial(self._write, symbol, first))
-        if symbol.id not in self.names:  # its parts have names
+        if self.parts.has(symbol):
             return
         metadata = self._metadata(symbol)
         for made in self.body.nodes[first:]:

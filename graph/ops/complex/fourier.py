@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from ....promotion.dtype import DType, complex64, float32, int32
+from ....promotion.dtype import DType, complex64, float32, float64, int32
 from ....promotion.errors import UserError
 from ....promotion.literals import Operand
 from ....promotion.result_rules import Promotion, ResultRule
@@ -177,6 +177,27 @@ def interleaved(real: SymbolLike, imaginary: SymbolLike) -> SymbolLike:
     return reshaped(both, (*shape[:-1], 2 * shape[-1]))
 
 
+def cut_from(real: SymbolLike, imaginary: SymbolLike) -> SymbolLike | None:
+    """Return what has the given parts as neighbours along its last axis, of which they are slices; None if there is no such."""
+    one, two = real, imaginary
+    is_reshaped = (one.op.name, two.op.name) == ("reshape", "reshape")  # of pairs on a last axis
+    if is_reshaped:
+        one, two = one.inputs[0], two.inputs[0]
+    if (one.op.name, two.op.name) != ("slice", "slice") or one.inputs[0] is not two.inputs[0]:
+        return None
+    source, lead = one.inputs[0], (0,) * (len(one.shape) - 1)
+    step = 1 if is_reshaped else 2
+    if not source.shape or (is_reshaped and (source.shape[-1] != 2 or real.shape != source.shape[:-1])):
+        return None
+    if one.attrs["steps"] != (*[1] * len(lead), step) or two.attrs["steps"] != one.attrs["steps"]:
+        return None
+    if one.attrs["starts"] != (*lead, 0) or two.attrs["starts"] != (*lead, 1) or one.shape != two.shape:
+        return None
+    if one.shape[:-1] != source.shape[:-1] or 2 * one.shape[-1] != source.shape[-1]:
+        return None
+    return reshaped(source, (*real.shape[:-1], 2 * real.shape[-1])) if is_reshaped else source
+
+
 # -- by products with matrices -----------------------------------------------------------------------------------------
 
 
@@ -243,6 +264,22 @@ def _of_real(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DTy
     return Promotion((own,), complex64)
 
 
+def _in_block(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
+    (own,) = [dtype_of(operand) for operand in operands]
+    if own not in (complex64, float64):
+        raise UserError(f"{op}: not defined for {own}; fix: pass complex64, or float64 in pairs")
+    return Promotion((own,), own)
+
+
+def _of_pairs(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
+    (own,) = [dtype_of(operand) for operand in operands]
+    if own is not float64:
+        raise UserError(f"{op}: not defined for {own}; fix: pass float64")
+    return Promotion((own,), own)
+
+
+_IN_BLOCK = ResultRule("IN_BLOCK", "the operand is complex64 or float64, and so is the result", _in_block)
+_OF_PAIRS = ResultRule("OF_PAIRS", "the operand is float64, and so is the result", _of_pairs)
 _COMPLEX = ResultRule("COMPLEX", "the operand is complex64, and so is the result", _complex)
 _OF_REAL = ResultRule("OF_REAL", "the operand is float32; the result is complex64", _of_real)
 
@@ -283,12 +320,23 @@ def _whole(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     return (*shapes[0][:-1], length)
 
 
-def _block(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
+def _pairs_of(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     extent = _last(shapes)
+    if type(extent) is not int or extent % 2:
+        raise ShapeError(f"{extent} parts of numbers", "an even number")
+    _line(2 * (extent // 2 - attrs["kind"].startswith("real")))
+    return shapes[0]
+
+
+def _numbers_in_block(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
+    """Require lines that a program transforms."""
     if attrs["axis"] != len(shapes[0]) - 1:
         raise ShapeError(f"axis {attrs['axis']} of {len(shapes[0])}", "the last axis")
-    _line(extent - 1 if attrs["kind"].startswith("real") else extent)
-    return shapes[0]
+    if dtypes[0] is float64:
+        _pairs_of(shapes, attrs, checks)
+    else:
+        extent = _last(shapes)
+        _line(extent - 1 if attrs["kind"].startswith("real") else extent)
 
 
 def as_matrix(x: SymbolLike, build: Callable[[SymbolLike], SymbolLike]) -> SymbolLike:
@@ -318,6 +366,30 @@ def _rfft_lines(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
     return as_matrix(x, lambda x: apply("complex", *half_of(x, length, _by_products, computed_waves)))
 
 
+def _fft_pairs(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
+    return pairs_by_products(x, symbol.attrs["kind"], computed_waves)
+
+
+def pairs_by_products(x: SymbolLike, kind: str, waves: Waves) -> SymbolLike:
+    """Transform lines of pairs as `fft_pairs` does, by products with matrices."""
+    extent = x.shape[-1]
+    assert isinstance(extent, int)
+    length = extent // 2 - kind.startswith("real")
+
+    def transform(x: Parts, length: int, sign: int) -> Both:
+        return by_products(x, length, sign, waves)
+
+    def build(x: SymbolLike) -> SymbolLike:
+        if kind == "real":
+            return interleaved(*half_of(sliced(x, 0, 2 * length), 2 * length, transform, waves))
+        parts = sliced(x, 0, extent, 2), sliced(x, 1, extent, 2)
+        if kind == "real_inverse":
+            return joined(from_half(*parts, 2 * length, transform, waves), sliced(x, 2 * length, extent))
+        return interleaved(*transform(parts, length, 1 if kind == "inverse" else -1))
+
+    return as_matrix(x, build)
+
+
 def _irfft_lines(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
     length = 2 * _pairs(symbol.attrs["length"])
     return as_matrix(x, lambda x: from_half(*parts_of(x), length, _by_products, computed_waves))
@@ -336,8 +408,12 @@ ROWS = (
     OpDef("irfft_lines", "composite", 1, "`length` times the real numbers of which the operand is the `rfft_lines`. Imaginary "
           "parts of the first number, and of the last one if `length` is even, count for nothing.", PART, _whole, ("length",),
           expand=_irfft_lines, traits=_LINES, ulp=math.inf, bound=_BOUND),
-    OpDef("fft_block", "scan", 1, "The Fourier transforms of complex64 numbers along the last axis, `axis`, by a program that "
-          "has whole lines. Where numbers are real, two are a complex one, and their lines one longer than there are pairs: "
-          '`kind` is "forward", "inverse", "real" or "real_inverse".', _COMPLEX, _block, ("axis", "kind"), traits=_LINES,
-          ulp=math.inf, bound=_BOUND, cost=64, neutral=lambda dtype: 0),
+    OpDef("fft_pairs", "composite", 1, "The Fourier transforms of complex128 numbers along the last axis, which are pairs of "
+          "float64 side by side: as `fft_block`.", _OF_PAIRS, _pairs_of, ("kind",), expand=_fft_pairs, traits=_LINES,
+          ulp=math.inf, bound=_BOUND),
+    OpDef("fft_block", "scan", 1, "The Fourier transforms of complex64 numbers, or of pairs of float64, along the last axis, "
+          "`axis`, by a program that has whole lines. Where numbers are real, two are a complex one, and lines one longer than "
+          'there are pairs: `kind` is "forward", "inverse", "real" or "real_inverse". Beyond the results of the last, they are '
+          "undefined.", _IN_BLOCK, lambda shapes, attrs, checks: shapes[0], ("axis", "kind"), demand=_numbers_in_block,
+          traits=_LINES, ulp=math.inf, bound=_BOUND, cost=64, neutral=lambda dtype: 0),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from ....promotion.errors import UserError
 from ....promotion.literals import Operand
 from ....promotion.result_rules import Promotion, ResultRule
 from ....promotion.rules import RuleSet, dtype_of
-from ...checks import Checks
+from ...checks import Checks, ShapeError
 from ...protocols import SymbolLike
 from ...types import Shape
 from ..attributes import Attributes
@@ -25,7 +25,7 @@ from ..shape import broadcast_shapes
 PARTS: dict[DType, DType] = {complex64: float32, complex128: float64}
 """Dtypes of complex numbers → those of their parts."""
 WHOLE: dict[DType, DType] = {part: whole for whole, part in PARTS.items()}
-NAMES = ("real", "imag", "complex")
+NAMES = ("real", "imag", "complex", "complex_parts")
 _HALF = np.array(32, np.uint64)
 """The bits of a part, with a dtype: rule sets differ in what they make of a literal."""
 
@@ -67,6 +67,17 @@ def _imaginary(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
     return apply("bitcast", cast(high, uint32), dtype=float32)
 
 
+def _paired(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
+    if not shapes[0]:
+        raise ShapeError("no axis", "an axis along which the parts of a number are neighbours")
+    return (*shapes[0][:-1], 2 * shapes[0][-1])
+
+
+def _pairs(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
+    parts = [apply("reshape", apply(name, x), shape=(*x.shape, 1)) for name in ("real", "imag")]
+    return apply("reshape", apply("concat", *parts, axis=len(x.shape)), shape=symbol.shape)
+
+
 def _complex(symbol: SymbolLike, real: SymbolLike, imaginary: SymbolLike) -> SymbolLike:
     low, high = (cast(apply("bitcast", part, dtype=uint32), uint64) for part in (real, imaginary))
     return apply("bitcast", apply("bitwise_or", apply("shift_left", high, _HALF), low), dtype=complex64)
@@ -78,4 +89,6 @@ ROWS = (
     OpDef("imag", "composite", 1, "The imaginary parts.", PART, _same, expand=_imaginary, traits=frozenset(("any_dtype",))),
     OpDef("complex", "composite", 2, "Complex numbers of real and imaginary parts.", OF_PARTS, _same, expand=_complex,
           traits=frozenset(("any_dtype",))),
+    OpDef("complex_parts", "composite", 1, "The real and the imaginary parts as neighbours along the last axis.", PART, _paired,
+          expand=_pairs, traits=frozenset(("any_dtype", "internal"))),
 )  # fmt: skip

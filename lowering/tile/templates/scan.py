@@ -125,7 +125,8 @@ class Scan:
         else:
             kind = self.kind.removeprefix("fft_")
             assert isinstance(self.length, int)
-            sums = b.fft(terms, axis, kind, self.length - kind.startswith("real"))
+            count = self.length if self.dtype.is_complex else self.length // 2
+            sums = b.fft(terms, axis, kind, count - kind.startswith("real"))
         result = round_tensor_float32(frame.builder, sums) if self.dtype.name == "tensor_float32" else sums
         frame.define(self.number, Block(result, dims, self.elem))
         return sums

@@ -258,10 +258,11 @@ TRANSFORMS = ("forward", "inverse", "real", "real_inverse")
 class FftOp(IRDLOperation):
     """The Fourier transforms of lines of complex numbers along one axis, with the sign of `kind`, divided by nothing.
 
-    An element is the bits of a complex64, its real part the low ones. `length` numbers are transformed. Where numbers are real,
-    these are their pairs: "real" puts half their transform, length + 1 numbers, in their place, and "real_inverse" makes the
-    pairs, times 2 · length, of such a half, of which the imaginary parts of both ends count for nothing. Elements beyond the
-    results are undefined. Triton has no such operation; programs of hosts have it, which hold whole lines.
+    An element of i64 is the bits of a complex64, its real part the low ones; of f64, elements are real and imaginary parts by
+    turns along the axis. `length` numbers are transformed. Where numbers are real, these are their pairs: "real" puts half
+    their transform, length + 1 numbers, in their place, and "real_inverse" makes the pairs, times 2 · length, of such a half,
+    of which the imaginary parts of both ends count for nothing. Elements beyond the results are undefined. Triton has no such
+    operation.
     """
 
     name = "tt.fft"
@@ -277,21 +278,26 @@ class FftOp(IRDLOperation):
     traits = traits_def(Pure(), BlockSizes())
 
     @property
+    def is_of_parts(self) -> bool:
+        """Whether elements are the parts of numbers."""
+        return t.elem(self.src.type) == t.F64
+
+    @property
     def counts(self) -> tuple[int, int]:
         """How many elements of a line are read, and how many are defined in the result."""
-        kind, length = self.kind.data, self.length.value.data
-        return length + (kind == "real_inverse"), length + (kind == "real")
+        kind, length, size = self.kind.data, self.length.value.data, 1 + self.is_of_parts
+        return (length + (kind == "real_inverse")) * size, (length + (kind == "real")) * size
 
     def verify_(self) -> None:
         shape, axis = expect_block(self, "src", self.src), self.axis.value.data
-        if t.elem(self.src.type) != t.I64:
-            fail(self, f"src is {self.src.type}, expected a block of i64, each the bits of a complex64")
+        if t.elem(self.src.type) not in (t.I64, t.F64):
+            fail(self, f"src is {self.src.type}, expected a block of i64, each the bits of a complex64, or of f64")
         expect_axis(self, axis, len(shape))
         expect_type(self, "result", self.result.type, self.src.type, "the type of src")
         kind, length = self.kind.data, self.length.value.data
         if kind not in TRANSFORMS:
             fail(self, f"kind is {kind!r:.60}, expected one of {', '.join(TRANSFORMS)}")
-        if not 1 <= length <= shape[axis] - kind.startswith("real"):
+        if not 1 <= length <= shape[axis] // (1 + self.is_of_parts) - kind.startswith("real"):
             fail(self, f"a transform of {length} numbers, of kind {kind}, along an axis of {shape[axis]} elements")
 
 

@@ -388,10 +388,13 @@ def _fft(op: Operation, memory: Memory) -> Evaluator:
     assert isinstance(op, FftOp)
     axis, length, kind = op.axis.value.data, op.length.value.data, op.kind.data
 
+    dtype = np.complex128 if op.is_of_parts else np.complex64
+
     def evaluate(x: Array) -> Array:
-        wide = np.moveaxis(np.asarray(x), axis, -1).copy().view(np.complex64).astype(np.complex128)
-        lines = np.frombuffer(bytes([_POISON_BYTE]) * x.nbytes, np.int64).reshape(wide.shape).copy()
-        numbers = lines.view(np.complex64)
+        lines = np.moveaxis(np.asarray(x), axis, -1).copy()
+        wide = lines.view(dtype).astype(np.complex128)
+        lines.view(np.uint8)[...] = _POISON_BYTE
+        numbers = lines.view(dtype)
         if kind == "real":
             numbers[..., : length + 1] = np.fft.rfft(np.ascontiguousarray(wide[..., :length]).view(np.float64))
         elif kind == "real_inverse":

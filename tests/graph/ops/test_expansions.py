@@ -49,6 +49,10 @@ COMPOSITES: dict[str, Any] = {
     "fft_lines": lambda x: jn.abs(apply("fft_lines", jn.complex(jn.cos(x).cast("float32"), x.cast("float32")), inverse=False)),
     "fft_lines inverse": lambda x: jn.abs(apply("fft_lines", jn.complex(*[x.cast(jn.float32)] * 2), inverse=True)),
     "rfft_lines": lambda x: jn.imag(apply("rfft_lines", x.cast(jn.float32))),
+    **{
+        f"fft_pairs {kind}": lambda x, kind=kind: apply("fft_pairs", x.cast(jn.float64), kind=kind)[..., :4]
+        for kind in ("forward", "inverse", "real", "real_inverse")
+    },
     "irfft_lines": lambda x: apply("irfft_lines", jn.complex(*[x.cast(jn.float32)] * 2), length=10),
 }
 DTYPES = {"float16": 2e-3, "bfloat16": 1e-2, "float32": 3e-6, "float64": 1e-12}

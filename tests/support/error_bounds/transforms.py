@@ -30,6 +30,9 @@ def enclose_complex(node: Node) -> None:
     if name in ("real", "imag"):
         node.around(parts_of(node.inputs[0])[name == "imag"][1])
         return
+    if name == "complex_parts":
+        node.around(np.stack([error for _, error in parts_of(node.inputs[0])], -1).reshape(node.value.shape))
+        return
     errors = _errors(node)
     if not node.dtype.is_complex:
         node.around(errors[0])

@@ -11,21 +11,21 @@ import numpy as np
 KINDS = ("forward", "inverse", "real", "real_inverse")
 
 
-def kernel(shape: tuple[int, ...], axis: int, kind: str, length: int) -> str:
-    n, block = prod(shape), f"tensor<{'x'.join(map(str, shape))}xi64>"
+def kernel(shape: tuple[int, ...], axis: int, kind: str, length: int, elem: str = "i64") -> str:
+    n, block = prod(shape), f"tensor<{'x'.join(map(str, shape))}x{elem}>"
     flat = f"tensor<{n}x"
     return f"""
-tt.func public @f(%x: !tt.ptr<i64>, %y: !tt.ptr<i64>) {{
+tt.func public @f(%x: !tt.ptr<{elem}>, %y: !tt.ptr<{elem}>) {{
   %r = tt.make_range {{end = {n} : i32, start = 0 : i32}} : {flat}i32>
-  %xs = tt.splat %x : !tt.ptr<i64> -> {flat}!tt.ptr<i64>>
-  %px = tt.addptr %xs, %r : {flat}!tt.ptr<i64>>, {flat}i32>
-  %v = tt.load %px : {flat}!tt.ptr<i64>>
-  %b = tt.reshape %v : {flat}i64> -> {block}
+  %xs = tt.splat %x : !tt.ptr<{elem}> -> {flat}!tt.ptr<{elem}>>
+  %px = tt.addptr %xs, %r : {flat}!tt.ptr<{elem}>>, {flat}i32>
+  %v = tt.load %px : {flat}!tt.ptr<{elem}>>
+  %b = tt.reshape %v : {flat}{elem}> -> {block}
   %s = tt.fft %b {{axis = {axis} : i32, kind = "{kind}", length = {length} : i32}} : {block}
-  %z = tt.reshape %s : {block} -> {flat}i64>
-  %ys = tt.splat %y : !tt.ptr<i64> -> {flat}!tt.ptr<i64>>
-  %py = tt.addptr %ys, %r : {flat}!tt.ptr<i64>>, {flat}i32>
-  tt.store %py, %z : {flat}!tt.ptr<i64>>
+  %z = tt.reshape %s : {block} -> {flat}{elem}>
+  %ys = tt.splat %y : !tt.ptr<{elem}> -> {flat}!tt.ptr<{elem}>>
+  %py = tt.addptr %ys, %r : {flat}!tt.ptr<{elem}>>, {flat}i32>
+  tt.store %py, %z : {flat}!tt.ptr<{elem}>>
   tt.return
 }}
 """
@@ -42,17 +42,22 @@ def transformed(x: Any, kind: str, length: int) -> Any:
     return np.fft.fft(wide[..., :length]) if kind == "forward" else length * np.fft.ifft(wide[..., :length])
 
 
-def check(shape: tuple[int, ...], axis: int, kind: str, length: int, *devices: str) -> None:
-    """Runs a kernel in the interpreter and on devices, and compares what is defined of its results with NumPy's."""
+def check(shape: tuple[int, ...], axis: int, kind: str, length: int, *devices: str, is_wide: bool = False) -> None:
+    """Runs a kernel in the interpreter and on devices, and compares what is defined of its results with NumPy's.
+
+    shape: of numbers. is_wide: whether they are pairs of float64 along the axis, and not complex64.
+    """
     rng = np.random.default_rng(length)
-    x = (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(np.complex64)
-    want = transformed(np.moveaxis(x, axis, -1), kind, length)
-    made = jn.kernel.from_ttir(kernel(shape, axis, kind, length))
-    bits = x.reshape(-1).view(np.int64)
+    dtype = np.dtype(np.complex128 if is_wide else np.complex64)
+    x = (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
+    lines = np.ascontiguousarray(np.moveaxis(x, axis, -1))
+    want = transformed(lines, kind, length)
+    parts = np.moveaxis(lines.view(np.float64), -1, axis) if is_wide else x.view(np.int64)
+    made = jn.kernel.from_ttir(kernel(parts.shape, axis, kind, length, "f64" if is_wide else "i64"))
     runs = [made.interpret, *[lambda *given, device=device: made.launch(*given, device=device) for device in devices]]
     for run in runs:
-        found = np.zeros_like(bits)
-        run(1, bits, found)
-        lines = np.moveaxis(found.view(np.complex64).reshape(shape), axis, -1)
-        error = np.abs(lines[..., : want.shape[-1]] - want).max()
-        assert error <= 1.6e-7 * (3 + np.log2(length)) * np.sqrt(length), run
+        found = np.zeros(parts.shape, parts.dtype)
+        run(1, np.ascontiguousarray(parts).reshape(-1), found.reshape(-1))
+        numbers = np.ascontiguousarray(np.moveaxis(found, axis, -1)).view(dtype)
+        error = np.abs(numbers[..., : want.shape[-1]] - want).max()
+        assert error <= (6e-16 if is_wide else 1.6e-7) * (3 + np.log2(length)) * np.sqrt(length), run

@@ -75,6 +75,9 @@ def _spectrum(root: Symbol) -> _Spectrum | None:
         stacked, work = root.inputs[0], float64
     if root.dtype not in (float32, float64) or len(root.shape) < 2:
         return None
+    if stacked.op.name == "reshape" and root.shape[-1] == 2 and len(stacked.inputs[0].shape) == len(root.shape) - 1:
+        core, axis = stacked.inputs[0], len(root.shape) - 2  # neighbours along the last axis
+        return _Spectrum(root, core, axis, work, False) if isinstance(root.shape[axis], int) else None
     if stacked.op.name == "reshape" and root.shape[-1] == 1:
         part, is_real = stacked, True
     elif stacked.op.name == "concat" and len(stacked.inputs) == 2 and stacked.attrs["axis"] == len(root.shape) - 1:
@@ -95,7 +98,7 @@ def _spectrum(root: Symbol) -> _Spectrum | None:
 
 def _is_transform(symbol: Symbol) -> bool:
     """Return whether a symbol may be a step of a transform."""
-    if symbol.op.name in ("fft_lines", "rfft_lines", "irfft_lines"):
+    if symbol.op.name in ("fft_lines", "rfft_lines", "irfft_lines", "fft_pairs"):
         return True
     return symbol.op.name == "matmul" and any([_is_matrix(operand) for operand in symbol.inputs])
 
@@ -165,7 +168,8 @@ def _ways(found: _Spectrum, is_complex: bool, size: int) -> Iterator[tuple[int, 
         if is_complex and found.work is float64:
             yield size, 1, True
         return
-    sign = 1 if found.core.op.name == "mul" and not found.core.inputs[1].shape else -1
+    last = found.core.inputs[0] if found.core.op.name == "slice" else found.core  # of both parts
+    sign = 1 if last.op.name == "mul" and not last.inputs[1].shape else -1
     yield size, sign, False
     if not is_complex and sign < 0:
         yield from ((length, -1, True) for length in (2 * size - 2, 2 * size - 1) if length > 0)

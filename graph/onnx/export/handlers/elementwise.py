@@ -260,7 +260,7 @@ def _to_integer(body: Body, x: str, source: DType, target: DType) -> str:
 
 
 never("ONNX has no operators on complex numbers", "compute with their parts outside of the graph", "real", "imag", "complex",
-      "fft_lines", "rfft_lines", "irfft_lines")
+      "complex_parts", "fft_lines", "rfft_lines", "irfft_lines", "fft_pairs")
 never(
     "it is a part of a composite, made by lowering", "export the graph as it was built",
     "exp_shifted", "exp_shifted_unchecked", "one_unless_below", "where_below", "x_phi", "x_sigmoid", "x_sigmoid_quick",

@@ -17,19 +17,21 @@ from .waves import rounded, table, waves
 
 @dataclass(frozen=True, slots=True)
 class ColumnsTransform:
-    """The function that transforms the columns of rows in which the parts of numbers are neighbours, in place.
+    """The function that transforms the columns of rows, in place.
 
-    lanes: the columns of a group. pitch: bytes from row to row.
+    lanes: the columns of a group. pitch: bytes from a number of a line to the next. apart: whether a row of real parts comes
+    before one of imaginary parts, half a pitch away; otherwise the parts of numbers are neighbours.
     """
 
     of: Transform
     elem: str
     lanes: int
     pitch: int
+    apart: bool
 
     @property
     def name(self) -> str:
-        return f"jn_fourier_columns_{self.of.name}_{self.elem}_{self.lanes}_{self.pitch}"
+        return f"jn_fourier_columns_{self.of.name}_{self.elem}_{self.lanes}_{self.pitch}{'_apart' * self.apart}"
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -48,7 +50,9 @@ class ColumnsTransform:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         first, scratch = f.params
         of, width = self.of, self._width
-        block = Pairs(first, self.elem, self.lanes, self.pitch, self.lanes)
+        block: Pairs | Split = Pairs(first, self.elem, self.lanes, self.pitch, self.lanes)
+        if self.apart:
+            block = Split(first, self.elem, self.lanes, self.pitch)
         others = [Split(f.gep(scratch, at * of.length * width), self.elem, self.lanes, width) for at in (0, 1)]
         between = [others[number % 2] for number in range(len(passes(of.length)) - 1)]
         source: Rows = block
@@ -68,7 +72,7 @@ class ColumnsTransform:
 class _Halves:
     """Emits the step between the half transform of real numbers, in a block, and the transform of their pairs."""
 
-    def __init__(self, f: Function, module: Module, of: Transform, block: Pairs, pairs: Rows) -> None:
+    def __init__(self, f: Function, module: Module, of: Transform, block: Pairs | Split, pairs: Rows) -> None:
         self.f, self.of, self.block, self.pairs = f, of, block, pairs
         self.lanes = Lanes(f, of.sign)
         self.size = memory_size_of(block.elem)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from xdsl.ir import Operation
 
@@ -23,7 +24,8 @@ from .kinds import Transform
 from .lines import LineTransform, factors
 from .passes import MAX_PRIME, passes
 
-_ELEM = "float"
+_SIZE = 8
+"""Bytes of an element of a block."""
 
 
 def lower_fft(k: KernelContext, op: Operation) -> None:
@@ -34,41 +36,54 @@ def lower_fft(k: KernelContext, op: Operation) -> None:
     if not passes(of.length):
         problem = f"tt.fft: a transform of {of.length} numbers in one program"
         raise UnsupportedError(f"{problem}; fix: a length with prime factors up to {MAX_PRIME}")
-    read = k.ev.s.constant(of.length + (of.kind == "real_inverse"))
+    parts = _Parts("double", 2) if elem == "f64" else _Parts("float", 1)
+    read = k.ev.s.constant((of.length + (of.kind == "real_inverse")) * parts.elements)
     block = k.nests.materialize(node, k.ev.scratch(shape, elem, pad=shape[-1]), [Bound(axis, read)])
     beside, extent, outer = math.prod(shape[axis + 1 :]), shape[axis], math.prod(shape[:axis])
     found = Stored(shape, elem, block.pointer, dense(shape), block.memory)
     if beside > 1:
         with k.f.loop(0, outer) as state, k.ev.scope():
             at = k.f.gep(block.pointer, k.ev.s.mul(state.index, k.ev.s.constant(extent * beside)), block.memory)
-            _transform_columns(k, of, at, beside)
+            _transform_columns(k, of, parts, at, beside)
     elif of.length >= LONG_TRANSFORM and factors(of.length):
-        _transform_lines(k, of, block.pointer, outer, extent)
+        _transform_lines(k, of, parts, block.pointer, outer, extent)
     elif outer == 1:
-        _transform_columns(k, of, block.pointer, 1)
+        _transform_columns(k, of, parts, block.pointer, 1)
     else:
         matrix = Stored((outer, extent), elem, block.pointer, (extent, 1), block.memory)
         turned = k.ev.scratch((extent, outer), elem, pad=outer)
         transpose_into(k.ev, matrix, turned)
-        _transform_columns(k, of, turned.pointer, outer)
+        _transform_columns(k, of, parts, turned.pointer, outer)
         transpose_into(k.ev, turned, matrix)
     k.define(result, found)
 
 
-def _transform_columns(k: KernelContext, of: Transform, rows: V, beside: int) -> None:
-    """Transforms the columns of dense rows of numbers in place."""
-    lanes = min(beside, k.ev.lanes_for("f32"))
-    function = ColumnsTransform(of, _ELEM, lanes, 8 * beside)
+class _Parts(NamedTuple):
+    """The LLVM element of a part of a number, and how many elements of a block a number is."""
+
+    elem: str
+    elements: int
+
+    @property
+    def lanes(self) -> str:
+        """The element that tells how many lanes a register has."""
+        return "f64" if self.elem == "double" else "f32"
+
+
+def _transform_columns(k: KernelContext, of: Transform, parts: _Parts, rows: V, beside: int) -> None:
+    """Transforms the columns of dense rows in place."""
+    lanes = min(beside, k.ev.lanes_for(parts.lanes))
+    function = ColumnsTransform(of, parts.elem, lanes, _SIZE * beside * parts.elements, parts.elements == 2)
     scratch = k.ev.scratch((function.scratch_bytes,), "i8").pointer
     name = k.f.module.provide(function)
-    with k.f.loop(0, 8 * beside, 8 * lanes) as state:
+    with k.f.loop(0, _SIZE * beside, _SIZE * lanes) as state:
         k.f.call(name, "void", [k.f.gep(rows, state.index), scratch])
 
 
-def _transform_lines(k: KernelContext, of: Transform, first: V, lines: int, extent: int) -> None:
+def _transform_lines(k: KernelContext, of: Transform, parts: _Parts, first: V, lines: int, extent: int) -> None:
     """Transforms lines one after the other in place."""
-    function = LineTransform(of, _ELEM, k.ev.lanes_for("f32"))
+    function = LineTransform(of, parts.elem, k.ev.lanes_for(parts.lanes))
     scratch = k.ev.scratch((function.scratch_bytes,), "i8").pointer
     name = k.f.module.provide(function)
-    with k.f.loop(0, 8 * extent * lines, 8 * extent) as state:
+    with k.f.loop(0, _SIZE * extent * lines, _SIZE * extent) as state:
         k.f.call(name, "void", [k.f.gep(first, state.index), scratch])

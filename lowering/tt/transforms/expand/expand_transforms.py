@@ -49,12 +49,15 @@ class _Expansion:
     def __init__(self, op: FftOp) -> None:
         self.b, self.axis, self.shape = Rewriter(op), op.axis.value.data, t.shape_of(op.src.type)
         self.kind, self.length = op.kind.data, op.length.value.data
+        self.is_of_parts, self.elem = op.is_of_parts, t.F64 if op.is_of_parts else t.F32
         self.sign = 1 if self.kind.endswith("inverse") else -1
         here = self.b.arange(self.shape[self.axis])
         for position in range(len(self.shape)):
             if position != self.axis:
                 here = self.b.expand_dims(here, position)
-        self.here = self.b.broadcast(here, self.shape)
+        self.position = self.here = self.b.broadcast(here, self.shape)
+        if self.is_of_parts:  # two elements compute the same number
+            self.here = self._i("divsi", self.position, 2)
         self.source = op.src
 
     # -- integers and numbers of all elements --------------------------------------------------------------------------
@@ -69,7 +72,13 @@ class _Expansion:
         return self.b.binary(f"arith.{name}", a, b)
 
     def _gathered(self, x: _Numbers, at: SSAValue) -> _Numbers:
-        return _Numbers(*[self.b.gather(part, at, self.axis) for part in x])
+        if not self.is_of_parts:
+            return _Numbers(*[self.b.gather(part, at, self.axis) for part in x])
+        first = self._i("muli", at, 2)
+        offset = 0 if x.real is not x.imaginary else 1  # as they came, or both parts in both elements of a number
+        return _Numbers(
+            self.b.gather(x.real, first, self.axis), self.b.gather(x.imaginary, self._i("addi", first, offset), self.axis)
+        )
 
     def _waves(self, counts: SSAValue, length: int) -> _Numbers:
         """Returns cosines and signed sines of 2π counts / length, counts being below it, from angles in the first eighth."""
@@ -78,7 +87,7 @@ class _Expansion:
         octant, rest = self._i("divsi", eighths, length), self._i("remsi", eighths, length)
         is_odd = b.cmpi("eq", self._i("andi", octant, 1), self._int(1))
         part = b.select(is_odd, self._i("subi", self._int(length), rest), rest)
-        angle = self._f("mulf", b.cast("arith.sitofp", part, t.F32), b.const(math.pi / 4 / length, t.F32, self.shape))
+        angle = self._f("mulf", b.cast("arith.sitofp", part, self.elem), b.const(math.pi / 4 / length, self.elem, self.shape))
         near, far = b.unary("math.cos", angle), b.unary("math.sin", angle)
         is_swapped = b.cmpi("eq", self._i("andi", self._i("addi", octant, 1), 2), self._int(2))
         cos, sin = b.select(is_swapped, far, near), b.select(is_swapped, near, far)
@@ -100,6 +109,8 @@ class _Expansion:
     def emitted(self) -> SSAValue:
         """Emits all steps, and returns the results."""
         x = self._parts()
+        if self.length == 1 and self.is_of_parts and not self.kind.startswith("real"):
+            return self.source
         if self.kind == "real_inverse":
             x = self._halves(x)
         left, stride = self.length, 1
@@ -112,12 +123,17 @@ class _Expansion:
 
     def _parts(self) -> _Numbers:
         b = self.b
+        if self.is_of_parts:
+            return _Numbers(self.source, self.source)
         high = b.binary("arith.shrui", self.source, b.const(32, t.I64, self.shape))
         low, high = (b.cast("arith.trunci", each, t.I32) for each in (self.source, high))
         return _Numbers(b.cast("arith.bitcast", low, t.F32), b.cast("arith.bitcast", high, t.F32))
 
     def _whole(self, x: _Numbers) -> SSAValue:
         b = self.b
+        if self.is_of_parts:
+            is_first = b.cmpi("eq", self._i("andi", self.position, 1), self._int(0))
+            return b.select(is_first, x.real, x.imaginary)
         low, high = (b.cast("arith.extui", b.cast("arith.bitcast", part, t.I32), t.I64) for part in x)
         return b.binary("arith.ori", b.binary("arith.shli", high, b.const(32, t.I64, self.shape)), low)
 
@@ -143,7 +159,7 @@ class _Expansion:
         value, other = (self._gathered(x, each) for each in self._mirrored(here))
         if self.kind == "real_inverse":  # the ends are real, whatever their other parts are
             is_end = b.cmpi("eq", self._i("remsi", here, m), self._int(0))
-            nothing = b.const(0.0, t.F32, self.shape)
+            nothing = b.const(0.0, self.elem, self.shape)
             value, other = (_Numbers(each.real, b.select(is_end, nothing, each.imaginary)) for each in (value, other))
         other = _Numbers(other.real, b.unary("arith.negf", other.imaginary))
         turned = self._product(self._sum(value, other, "subf"), self._waves(self._i("remsi", here, 2 * m), 2 * m))
@@ -151,7 +167,7 @@ class _Expansion:
         found = self._sum(self._sum(value, other), quarter, "addf" if self.sign > 0 else "subf")
         if self.kind == "real_inverse":
             return found
-        half = b.const(0.5, t.F32, self.shape)
+        half = b.const(0.5, self.elem, self.shape)
         return _Numbers(self._f("mulf", found.real, half), self._f("mulf", found.imaginary, half))
 
     def _mirrored(self, here: SSAValue) -> Sequence[SSAValue]:

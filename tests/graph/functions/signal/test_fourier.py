@@ -49,6 +49,21 @@ def test_every_kind_of_length() -> None:
         check(transforms, results(z, length), pairs(z), z.real.copy(), rtol=1e-13, devices=devices, names=length == 130)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_line(dtype: str) -> None:
+    for length in (1, 2, 5, 64, 67, 134, 262, 1000):  # rows of the op table, halves, chirps
+        z = RNG.normal(size=length) + 1j * RNG.normal(size=length)
+        x = z.real.astype(dtype)
+        half = z[: length // 2 + 1]
+        want = pairs(np.fft.fft(z)), pairs(np.fft.ifft(z)), pairs(np.fft.rfft(z.real)), np.fft.irfft(half, length)
+        graph = jn.Graph("g", [jn.TensorType(dtype, (length, 2), "z"), jn.TensorType(dtype, (length,), "x")])
+        given, real = graph.inputs
+        graph.output(jn.fft(given), jn.ifft(given), jn.rfft(real), jn.irfft(given, length))
+        for found, expected in zip(jn.evaluate(graph, pairs(z).astype(dtype), x), want, strict=True):
+            assert found.shape == expected.shape
+            np.testing.assert_allclose(found, expected, atol=1e-13 if dtype == "float64" else 1e-4)
+
+
 @pytest.mark.slow
 def test_factors_on_a_simulated_gpu() -> None:
     z = RNG.normal(size=(1, 66)) + 1j * RNG.normal(size=(1, 66))

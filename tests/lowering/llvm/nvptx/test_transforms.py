@@ -14,3 +14,4 @@ CASES = (((8,), 0, 7), ((16,), 0, 12), ((4, 8), 1, 6), ((16, 2), 0, 8), ((4,), 0
 def test_lines_are_transformed_by_threads(kind: str, case: tuple[tuple[int, ...], int, int]) -> None:
     shape, axis, length = case
     check(shape, axis, kind, length, "ptxsim")
+    check(shape, axis, kind, length, "ptxsim", is_wide=True)

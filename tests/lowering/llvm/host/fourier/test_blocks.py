@@ -21,6 +21,7 @@ CASES = (
 def test_lines_are_transformed_along_every_axis(kind: str, case: tuple[tuple[int, ...], int, int]) -> None:
     shape, axis, length = case
     check(shape, axis, kind, length, "cpu")
+    check(shape, axis, kind, length, "cpu", is_wide=True)
 
 
 def test_lengths_with_large_prime_factors_are_refused() -> None:
