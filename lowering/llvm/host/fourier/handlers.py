@@ -24,6 +24,8 @@ from .kinds import Transform
 from .lines import LineTransform, factors
 from .passes import MAX_PRIME, passes
 
+_SQUARE = 8
+"""Elements of a side of the squares in which blocks are transposed."""
 _SIZE = 8
 """Bytes of an element of a block."""
 
@@ -50,8 +52,9 @@ def lower_fft(k: KernelContext, op: Operation) -> None:
     elif outer == 1:
         _transform_columns(k, of, parts, block.pointer, 1)
     else:
-        matrix = Stored((outer, extent), elem, block.pointer, (extent, 1), block.memory)
-        turned = k.ev.scratch((extent, outer), elem, pad=outer)
+        count = min(extent, -(-(of.length + of.is_real) * parts.elements // _SQUARE) * _SQUARE)  # those that are any numbers
+        matrix = Stored((outer, count), elem, block.pointer, (extent, 1), block.memory)
+        turned = k.ev.scratch((count, outer), elem, pad=outer)
         transpose_into(k.ev, matrix, turned)
         _transform_columns(k, of, parts, turned.pointer, outer)
         transpose_into(k.ev, turned, matrix)
