@@ -68,9 +68,9 @@ MAX_STREAMED_COLUMNS, MIN_STREAMED_COLUMNS = 4096, 128
 LARGE_PRODUCT_ROWS, SMALL_PRODUCT_ROWS, MIN_PRODUCT_ROWS = (256, 128), 64, 32
 TILES, MIN_TILES, MIN_TILES_DEPTH = 32, 8, 64
 """Tiles of a convolution in tiles, and the fewest channels: their sums and a panel of filters share the second-level cache."""
-MAX_SUMS = 5 << 17
-"""The most bytes of these sums. With twice as many, 256 channels take 0.96 of the time in tiles of 4 × 4, and others as long;
-but they are on the stack, of which some threads have little."""
+MAX_SUMS = 1 << 18
+"""The bytes of these sums. With more, convolutions take up to 6 % less time; but they are on the stack, of which some threads
+have little: 512 KiB are enough for tiles of 2 × 2, 1 MiB for those of 4 × 4."""
 SHALLOW = 64
 """Steps of k of one product up to which a low block of rows pays where the second operand is computed."""
 SHORT, SHORT_BYTES = 256, 64

@@ -41,7 +41,7 @@ LONGEST_DIRECT = 256
 """Longest transform of a length without factors up to `DIRECT` that is a product with a matrix."""
 MAX_PRIME = 31
 """Largest prime factor of the lengths that rows transform."""
-MAX_LINE = 1 << 13
+MAX_LINE = 1 << 12
 """Most complex numbers of a line that rows transform: a program has them all."""
 
 
