@@ -146,6 +146,11 @@ def _mirrored(parts: Sequence[SymbolLike]) -> tuple[Both, Both]:
 
 def from_half(real: SymbolLike, imaginary: SymbolLike, length: int, transform: Transform, waves: Waves) -> SymbolLike:
     """Return real numbers, times their count, of which the first half of the transform is given; the other is its conjugate."""
+    if length <= 2:
+        return transform((real, None), length, 1)[0]
+    lead = (0,) * (len(real.shape) - 1)  # the ends are real, and their other part has no say
+    inner = sliced(imaginary, 1, (length + 1) // 2)
+    imaginary = apply("pad", inner, low=(*lead, 1), high=(*lead, 1 - length % 2), mode="constant", value=0.0)
     if length % 2 == 0 and length > 2 * DIRECT:
         return _from_pairs(real, imaginary, length, transform, waves)
     return transform(mirrored(real, imaginary, length), length, 1)[0]
@@ -160,9 +165,7 @@ def mirrored(real: SymbolLike, imaginary: SymbolLike, length: int) -> Both:
 
 def _from_pairs(real: SymbolLike, imaginary: SymbolLike, length: int, transform: Transform, waves: Waves) -> SymbolLike:
     """Return real numbers as pairs, of which complex numbers are made whose transform the half spectrum tells."""
-    half, lead = length // 2, (0,) * (len(real.shape) - 1)
-    inner = sliced(imaginary, 1, half)  # the ends are real, and their other part has no say
-    imaginary = apply("pad", inner, low=(*lead, 1), high=(*lead, 1), mode="constant", value=0.0)
+    half = length // 2
     ones, twos = _mirrored((real, imaginary))
     by = waves(real, range(1, 2), half + 1, length, 1)
     first, second = turned(ones[1], twos[1], *by)

@@ -64,6 +64,20 @@ def test_one_line(dtype: str) -> None:
             np.testing.assert_allclose(found, expected, atol=1e-13 if dtype == "float64" else 1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_imaginary_parts_of_the_ends_of_a_half_count_for_nothing(dtype: str) -> None:
+    for length in (1, 2, 5, 9, 64, 74, 134, 200):
+        z = RNG.normal(size=(2, length // 2 + 1)) + 1j * RNG.normal(size=(2, length // 2 + 1))
+        want = np.fft.irfft(z, length)
+        z.imag[:, 0] = (np.nan, 1e20)
+        if length % 2 == 0:
+            z.imag[:, -1] = (np.inf, np.nan)
+        graph = jn.Graph("g", [jn.TensorType(dtype, z.shape, "z")])
+        graph.output(jn.irfft(graph.inputs[0], length))
+        for run in (lambda z, graph=graph: jn.evaluate(graph, z), jn.compile(graph, device="cpu", cache=False)):
+            np.testing.assert_allclose(run(z.astype(dtype)), want, atol=1e-13 if dtype == "complex128" else 1e-5)
+
+
 @pytest.mark.slow
 def test_factors_on_a_simulated_gpu() -> None:
     z = RNG.normal(size=(1, 66)) + 1j * RNG.normal(size=(1, 66))
