@@ -263,8 +263,8 @@ def _name(finding: Finding) -> str:
 
 def _array(finding: Finding) -> str:
     """Returns which array a finding is about, as the text calls it; "" if that is none or is not known."""
-    name, _, place = finding.address.partition(" + ")
-    return name.removeprefix("%") if place and name.startswith("%") else ""
+    name, _, offset = finding.address.partition(" + ")
+    return name.removeprefix("%") if offset and name.startswith("%") else ""
 
 
 def _kind(operation: str) -> str:
