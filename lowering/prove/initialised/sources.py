@@ -68,7 +68,7 @@ def is_memory(op: Operation) -> bool:
     return bool(op.results) and (leaves_undefined(op) or op.name.startswith(("tt.load", "tt.atomic"))) and not is_poison(op)
 
 
-def relies_on_its_address(op: Operation) -> bool:
+def relies_on_memory(op: Operation) -> bool:
     """Returns whether what an operation writes, or how long it waits, is made of what memory holds where it does so."""
     if op.name == "tt.atomic_rmw":
         return enum_name(HOST_RMW_OPERATIONS, op.properties["atomic_rmw_op"]) != "exch"
@@ -111,5 +111,5 @@ def deciding(op: Operation) -> list[SSAValue]:
 
 __all__ = [
     "ABSORBING", "ASSERTED", "COMBINING", "MIXING", "captured", "deciding", "has_source", "is_elementwise", "is_memory",
-    "leaves_undefined", "relies_on_its_address",
+    "leaves_undefined", "relies_on_memory",
 ]  # fmt: skip
