@@ -10,19 +10,20 @@ import numpy as np
 import pytest
 
 CASES = (
-    ((8,), 0, "forward", 5), ((8,), 0, "real", 7), ((2, 8), 1, "real_inverse", 6),
-    ((8, 2), 0, "inverse", 8), ((2, 8, 2), 1, "real", 4),
+    ((8,), 0, "forward", 5, "i64"), ((8,), 0, "real", 7, "i64"), ((2, 8), 1, "real_inverse", 6, "i64"),
+    ((8, 2), 0, "inverse", 8, "i64"), ((2, 8, 2), 1, "real", 4, "i64"), ((2, 16), 1, "real", 5, "f64"),
+    ((16, 2), 0, "real_inverse", 5, "f64"),
 )  # fmt: skip
-"""(shape, axis, kind, length): with as many results as elements of a line, fewer and more."""
+"""(shape, axis, kind, length, elements): with as many results as elements of a line, fewer and more."""
 _LOADED, _TRANSFORMED, _STORED = "k.py:1:1", "k.py:2:1", "k.py:3:1"
 
 
-def kernel(shape: tuple[int, ...], axis: int, kind: str, length: int) -> jn.kernel.Kernel:
+def kernel(shape: tuple[int, ...], axis: int, kind: str, length: int, elem: str) -> jn.kernel.Kernel:
     """Loads the elements before %n, the others are undefined, and stores what is transformed from %k to before %m."""
-    count, block = prod(shape), f"tensor<{'x'.join(map(str, shape))}xi64>"
+    count, block = prod(shape), f"tensor<{'x'.join(map(str, shape))}x{elem}>"
     flat = f"tensor<{count}x"
     return jn.kernel.from_ttir(f"""
-tt.func public @f(%x: !tt.ptr<i64>, %y: !tt.ptr<i64>, %n: i32, %k: i32, %m: i32) {{
+tt.func public @f(%x: !tt.ptr<{elem}>, %y: !tt.ptr<{elem}>, %n: i32, %k: i32, %m: i32) {{
   %r = tt.make_range {{end = {count} : i32, start = 0 : i32}} : {flat}i32>
   %ns = tt.splat %n : i32 -> {flat}i32>
   %ks = tt.splat %k : i32 -> {flat}i32>
@@ -31,24 +32,25 @@ tt.func public @f(%x: !tt.ptr<i64>, %y: !tt.ptr<i64>, %n: i32, %k: i32, %m: i32)
   %from = arith.cmpi sge, %r, %ks : {flat}i32>
   %before = arith.cmpi slt, %r, %ms : {flat}i32>
   %written = arith.andi %from, %before : {flat}i1>
-  %xs = tt.splat %x : !tt.ptr<i64> -> {flat}!tt.ptr<i64>>
-  %px = tt.addptr %xs, %r : {flat}!tt.ptr<i64>>, {flat}i32>
-  %v = tt.load %px, %known : {flat}!tt.ptr<i64>> loc("k.py":1:1)
-  %b = tt.reshape %v : {flat}i64> -> {block}
+  %xs = tt.splat %x : !tt.ptr<{elem}> -> {flat}!tt.ptr<{elem}>>
+  %px = tt.addptr %xs, %r : {flat}!tt.ptr<{elem}>>, {flat}i32>
+  %v = tt.load %px, %known : {flat}!tt.ptr<{elem}>> loc("k.py":1:1)
+  %b = tt.reshape %v : {flat}{elem}> -> {block}
   %s = tt.fft %b {{axis = {axis} : i32, kind = "{kind}", length = {length} : i32}} : {block} loc("k.py":2:1)
-  %z = tt.reshape %s : {block} -> {flat}i64>
-  %ys = tt.splat %y : !tt.ptr<i64> -> {flat}!tt.ptr<i64>>
-  %py = tt.addptr %ys, %r : {flat}!tt.ptr<i64>>, {flat}i32>
-  tt.store %py, %z, %written : {flat}!tt.ptr<i64>> loc("k.py":3:1)
+  %z = tt.reshape %s : {block} -> {flat}{elem}>
+  %ys = tt.splat %y : !tt.ptr<{elem}> -> {flat}!tt.ptr<{elem}>>
+  %py = tt.addptr %ys, %r : {flat}!tt.ptr<{elem}>>, {flat}i32>
+  tt.store %py, %z, %written : {flat}!tt.ptr<{elem}>> loc("k.py":3:1)
   tt.return
 }}
 """)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_undefined_lanes_of_transforms(case: tuple[tuple[int, ...], int, str, int]) -> None:
-    shape, axis, kind, length = case
-    read, written = length + (kind == "real_inverse"), length + (kind == "real")
+def test_undefined_lanes_of_transforms(case: tuple[tuple[int, ...], int, str, int, str]) -> None:
+    shape, axis, kind, length, elem = case
+    size = 2 if elem == "f64" else 1  # elements of a number
+    read, written = size * (length + (kind == "real_inverse")), size * (length + (kind == "real"))
     made, count = kernel(*case), prod(shape)
     lanes = np.arange(count).reshape(shape)
     position = np.indices(shape)[axis]
@@ -66,7 +68,7 @@ def test_undefined_lanes_of_transforms(case: tuple[tuple[int, ...], int, str, in
         expected = {_LOADED: (spoilt & stored & has_result).sum(), _TRANSFORMED: (stored & ~has_result).sum()}
 
         def arguments(n: int = n, first: int = first, end: int = end) -> list[Any]:
-            return [np.ones(count, np.complex64).view(np.int64), np.zeros(count, np.int64), n, first, end]
+            return [*np.zeros((2, count), np.float64 if size == 2 else np.int64), n, first, end]
 
         found = made.sanitize(1, *arguments()).findings
         assert {(each.kind, each.line) for each in found} <= {("uninitialised", _STORED)}
