@@ -8,9 +8,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from xdsl.ir import Operation
 
 from ..tt import types as t
+from ..tt.arguments import parameters_of
 from ..tt.sanitize.findings import Finding
 from .initialised.sources import deciding
-from .preparation import GATHER, Access, PreparedFunction, line_of
+from .preparation import GATHER, Access, PreparedFunction, line_of, parameter_names
 from .proof import INITIALISED, Counterexample
 from .specify.expressions import evaluate
 from .specify.specification import ParsedSpecification
@@ -40,9 +41,8 @@ _ALL_OPERATIONS = 200_000
 _ROUNDS = 4
 """How often a launch may run each operation of its kernel anyway, and what making it ready counts for each of them."""
 _KINDS = {"bounds": ("out-of-bounds",), "races": ("race", "lane-race"), INITIALISED: ("uninitialised",)}
-_DECIDING = re.compile(r'(?:%[^=]*= )?"?((?:scf|cf|tt|llvm\.intr)\.[a-z_]+)')
-"""An operation's text up to its name; only those that decide or assert are looked up."""
-_OPERATION = re.compile(r"\b(?:tt|ttng)\.[a-z_]+")
+_NAME = re.compile(r'(?:%[^=]*= )?"?([a-z_0-9]+(?:\.[a-z_0-9]+)+)')
+"""An operation's text up to its name: results, which come before it, may be called like any operation."""
 
 
 class Launches:
@@ -80,6 +80,8 @@ class Launches:
             if not access.is_gather:
                 self._at_line.setdefault(_own_line(access.line), []).append(access)
         self._by_array: dict[tuple[str, str], dict[str, list[Access]]] = {}
+        names = zip(parameter_names(prepared.original), parameters_of(prepared.original), strict=True)
+        self._texts = {name: parameter.name for name, parameter in names}
         said = {*parsed.extents, *[each.name for each in prepared.parameters if each.rank]}
         self._unsaid = [name for name in prepared.arrays if name not in said]
         self._not_filled = dict.fromkeys(parsed.ordered("distinct"), 1) | dict.fromkeys(parsed.points(), 0)
@@ -221,8 +223,7 @@ class Launches:
 
     def _decider(self, finding: Finding) -> Operation | None:
         """Returns the operation that decides or asserts and that a finding is about; None if there are several."""
-        named = _DECIDING.match(finding.operation)
-        name = "" if named is None else named.group(1)
+        name = _name(finding)
         possible = self._deciding.get((name, finding.line)) or self._deciding.get((name, _own_line(finding.line)), [])
         return possible[0] if len(possible) == 1 else None
 
@@ -232,27 +233,46 @@ class Launches:
 
     def _guilty(self, finding: Finding) -> Access | None:
         """Returns the access that a finding is about; None if there are several that it could be."""
-        named = _OPERATION.search(finding.operation)
-        key = ("" if named is None else _kind(named.group()), finding.line)
+        key = (_kind(_name(finding)), finding.line)
         if key not in self._by_line:
             key = (key[0], _own_line(finding.line))
         possible = self._by_line.get(key, [])
+        array = _array(finding)
         if len(possible) > 1:
             if key not in self._by_array:
                 own = self._by_array[key] = {}
                 for access in possible:
-                    own.setdefault(self._arrays(access), []).append(access)
-            name = finding.address.partition(" ")[0].removeprefix("%")
+                    own.setdefault(self._called(access), []).append(access)
             own = self._by_array[key]
-            possible = [] if "" in own else own.get(name, [])  # one that is to no known array may be to this one
+            possible = [] if "" in own else own.get(array, [])  # one that is to no known array may be to this one
+        elif array and possible and self._called(possible[0]) not in ("", array):
+            return None
         return possible[0] if len(possible) == 1 else None
+
+    def _called(self, access: Access) -> str:
+        """Returns how findings call the array that an access is to, which is as the text does; "" if it is not known."""
+        array = self._arrays(access)
+        return self._texts.get(array, array)
+
+
+def _name(finding: Finding) -> str:
+    """Returns the name of the operation that a finding is about; "" if its text does not begin with one."""
+    found = _NAME.match(finding.operation)
+    return "" if found is None else found.group(1)
+
+
+def _array(finding: Finding) -> str:
+    """Returns which array a finding is about, as the text calls it; "" if that is none or is not known."""
+    name, _, offset = finding.address.partition(" + ")
+    return name.removeprefix("%") if offset and name.startswith("%") else ""
 
 
 def _kind(operation: str) -> str:
     """Returns what an operation does to memory, by its name; descriptors' are expanded to others of the same kind."""
     if operation == GATHER:
         return operation
-    for kind, names in (("atomic", ("atomic", "reduce")), ("load", ("load", "gather")), ("store", ("store", "scatter"))):
+    kinds = (("atomic", ("atomic", "descriptor_reduce")), ("load", ("load", "gather")), ("store", ("store", "scatter")))
+    for kind, names in kinds:
         if any(name in operation for name in names):
             return kind
     return operation

@@ -407,7 +407,7 @@ def _accesses(function: FuncOp) -> list[Access]:
 def _poison(undefined: Undefined, op: Operation, *values: SSAValue | None) -> str:
     """Returns why an access is not modelled if poison has a part in its address, its mask or its path; "" if none has."""
     is_undefined = undefined.is_path(op) or any(undefined.is_value(value) for value in values)
-    return "poison in its address, its mask or its path is not modelled" * is_undefined
+    return "poison, or what tt.fft makes, in its address, its mask or its path is not modelled" * is_undefined
 
 
 def claims_of(function: Operation) -> list[str]:

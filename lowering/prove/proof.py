@@ -33,7 +33,7 @@ TRUSTED = (
 )
 TRUSTED_OF_INITIALISED = (
     "all that memory holds when the launch begins is defined, also beyond the arrays",
-    "what an operation makes of defined numbers is defined",
+    "what an operation makes of defined numbers is defined, but for what lies beyond the results of tt.fft",
 )
 
 

@@ -69,7 +69,7 @@ class Termination:
         for op in self._bounds.prepared.function.walk():
             if op.name == "scf.for":
                 is_undefined = undefined.is_path(op) or any(map(undefined.is_value, op.operands[:3]))
-                yield op, "poison in its bounds or its path is not modelled" if is_undefined else ""
+                yield op, "poison, or what tt.fft makes, in its bounds or its path is not modelled" if is_undefined else ""
             elif op.name in _WAITING:
                 yield op, _WAITING[op.name]
             elif "assembly" in op.name or "asm" in op.name:

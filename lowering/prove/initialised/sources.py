@@ -12,7 +12,9 @@ from xdsl.ir import Operation, SSAValue
 
 from ...libdevice.signatures import SIGNATURES
 from ...tt import types as t
+from ...tt.dialect.attributes import enum_name
 from ...tt.dialect.external import ExternElementwiseOp
+from ...tt.dialect.memory.atomics import HOST_RMW_OPERATIONS
 from ..evaluate.elements import MOVES
 from ..evaluate.undefined import is_poison
 
@@ -66,6 +68,13 @@ def is_memory(op: Operation) -> bool:
     return bool(op.results) and (leaves_undefined(op) or op.name.startswith(("tt.load", "tt.atomic"))) and not is_poison(op)
 
 
+def relies_on_memory(op: Operation) -> bool:
+    """Returns whether what an operation writes, or how long it waits, is made of what memory holds where it does so."""
+    if op.name == "tt.atomic_rmw":
+        return enum_name(HOST_RMW_OPERATIONS, op.properties["atomic_rmw_op"]) != "exch"
+    return op.name in ("tt.atomic_cas", "tt.atomic_poll")
+
+
 def has_source(op: Operation) -> bool:
     """Returns whether an operation in the regions of another one may leave something undefined."""
     return any(leaves_undefined(each) for each in op.walk() if each is not op)
@@ -102,5 +111,5 @@ def deciding(op: Operation) -> list[SSAValue]:
 
 __all__ = [
     "ABSORBING", "ASSERTED", "COMBINING", "MIXING", "captured", "deciding", "has_source", "is_elementwise", "is_memory",
-    "leaves_undefined",
+    "leaves_undefined", "relies_on_memory",
 ]  # fmt: skip

@@ -231,7 +231,8 @@ class Initialised:
         made = Undefined(self._function, lambda op: sources.is_memory(op) and op not in elsewhere)
         if any(made.is_value(each) for op in self._function.walk() for each in sources.deciding(op)):
             return [*self._accesses, *self._own_rows]
-        return [each for each in self._accesses if any(map(made.is_value, each.op.operands))]
+        updates = {each.op for each in self._accesses if each.op not in elsewhere and sources.relies_on_memory(each.op)}
+        return [each for each in self._accesses if each.op in updates or any(map(made.is_value, each.op.operands))]
 
 
 _DECIDES = {

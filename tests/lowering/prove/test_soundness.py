@@ -134,6 +134,54 @@ def test_findings_belong_to_one_access_or_to_none() -> None:
     assert launches._guilty(finding("address 0x10 (in no array)")) is None
 
 
+_OUTSIDE = """
+  %far = tt.addptr %x, %n : !tt.ptr<i32>, i32
+  NAME = tt.load %far : !tt.ptr<i32> loc("k.py":5:0)
+  tt.store %y, %n : !tt.ptr<i32> loc("k.py":5:0)
+  %again = tt.load %x : !tt.ptr<i32> loc("k.py":6:0)"""
+
+
+@pytest.mark.parametrize("name", ["%v", "%tt.store", "%tt.atomic_rmw", "%scf.if"])
+def test_the_name_of_a_result_is_no_operation(name: str) -> None:
+    """The store was refuted by the finding of a load whose result is called like a store."""
+    made = kernel("%x: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i32", _OUTSIDE.replace("NAME", name))
+    proof = made.prove((), {"x": 4, "y": 1}, 1, ("bounds",))
+    assert [each.verdict for each in proof.accesses] == ["refuted", "proven", "proven"]
+
+
+def test_a_finding_of_another_array_is_about_no_access_of_the_line() -> None:
+    made = kernel("%x: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i32", _OUTSIDE.replace("NAME", "%v"))
+    prepared = prepare(made._function)
+    called = dict(zip(prepared.accesses, ("x", "y", ""), strict=True))
+    launches = Launches(prepared, Specification.of((), {"x": 4, "y": 1}, 1).parsed(), None, called.__getitem__)
+
+    def guilty(line: int, address: str) -> object:
+        text = "%v = tt.load %far : !tt.ptr<i32>"
+        return launches._guilty(Finding("out-of-bounds", "", text, f"k.py:{line}:0", (0, 0, 0), (), address))
+
+    load, _, of_no_known_array = prepared.accesses
+    assert guilty(5, "%x + 4 * 4 (array of 4 elements)") is load
+    assert guilty(5, "%y + 4 * 4 (array of 1 elements)") is None
+    assert guilty(5, "address 0x10 (in no array)") is load
+    assert guilty(6, "%y + 4 * 4 (array of 1 elements)") is of_no_known_array
+
+
+@pytest.mark.parametrize(("one", "two", "verdict"), [
+    ("%0", "%1", "refuted"), ("%arg1", "%arg0", "refuted"), ("%a_1", "%a_2", "unknown"),
+])  # fmt: skip
+def test_arrays_are_compared_by_their_names_in_the_text(one: str, two: str, verdict: str) -> None:
+    """Findings call them as the text does, both %a at last, and proofs by their positions."""
+    body = _OUTSIDE.replace("NAME", "%v").replace("%x", one).replace("%y", two)
+    parameters = f"{one}: !tt.ptr<i32>, {two}: !tt.ptr<i32>, %n: i32"
+    made = kernel(parameters, body)
+    names = [each.name for each in prepare(made._function).parameters]
+    assert not {one[1:], two[1:]} & {*names}
+    extents = {names[0]: 4, names[1]: 1}
+    assert [each.verdict for each in made.prove((), extents, 1, ("bounds",)).accesses] == ["refuted", "proven", "proven"]
+    made = kernel(parameters, body.replace(f"tt.store {two}, %n", f"%w = tt.load {two}"))
+    assert [each.verdict for each in made.prove((), extents, 1, ("bounds",)).accesses] == [verdict, "proven", "proven"]
+
+
 def test_lines_of_functions_that_are_called_are_those_of_the_text() -> None:
     """All of them had one line, "ttir", by which no finding was found to be about one of them."""
     made = jn.kernel.from_ttir("""module {

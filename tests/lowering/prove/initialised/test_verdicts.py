@@ -54,6 +54,35 @@ def test_what_is_read_again_relies_on_what_was_written() -> None:
     assert "it relies on what memory holds, perhaps by tt.store" in last.reason
 
 
+_ATOMICS = {
+    "add": ("%q = tt.atomic_rmw add, relaxed, gpu, %to, %v : (TP, TI) -> TI", "unknown"),
+    "compare and swap": ("%q = tt.atomic_cas relaxed, gpu, %o, %none, %one : (!tt.ptr<i32>, i32, i32) -> i32", "unknown"),
+    "wait": (
+        "%t = arith.extsi %one : i32 to i64\n%q = tt.atomic_poll acquire, gpu, %o, %one timeout %t : !tt.ptr<i32>, i32 -> i1",
+        "unknown",
+    ),
+    "exchange": ("%q = tt.atomic_rmw exch, relaxed, gpu, %to, %v : (TP, TI) -> TI", "proven"),
+    "add elsewhere": ("%q = tt.atomic_rmw add, relaxed, gpu, %at, %v : (TP, TI) -> TI", "proven"),
+}
+
+
+@pytest.mark.parametrize("name", _ATOMICS)
+def test_an_atomic_relies_on_what_memory_holds_that_it_updates(name: str) -> None:
+    """The sum of what a store left undefined and something else was proven to be defined."""
+    atomic, verdict = _ATOMICS[name]
+    atomic = atomic.replace("TP", "tensor<8x!tt.ptr<i32>>").replace("TI", "tensor<8xi32>")
+    body = (
+        "%ys = tt.splat %o : !tt.ptr<i32> -> tensor<8x!tt.ptr<i32>>\n"
+        "%to = tt.addptr %ys, %lanes : tensor<8x!tt.ptr<i32>>, tensor<8xi32>\n"
+        f"tt.store %to, STORED : tensor<8x!tt.ptr<i32>>\n{atomic}\n%r = arith.addi %v, %zeros : tensor<8xi32>"
+    )
+    _, proof = prove(UndefinedCase(body.replace("STORED", "%u"), "", verdict))
+    *_, stored, updated, last = proof.accesses
+    assert [each.verdict for each in (stored, updated, last)] == ["refuted", verdict, "proven"]
+    assert verdict == "proven" or "it relies on what memory holds, perhaps by tt.store" in updated.reason
+    assert prove(UndefinedCase(body.replace("STORED", "%v"), "", "proven"))[1].ok
+
+
 def test_a_reason_says_where_it_comes_from() -> None:
     _, proof = prove("scanned")
     assert proof.accesses[-1].verdict == "unknown"
