@@ -256,7 +256,7 @@ def test_every_composite_is_here() -> None:
     """Orders are in `test_ordered.py`, searches in `test_searching.py`, codes in `test_codes.py`, and
     complex numbers in `tests/graph/functions/test_complex.py`."""
     elsewhere = {"sort", "searchsorted", "gather_nd", "quantize", "dequantize", "complex", "real", "imag"}
-    elsewhere |= {"fft_lines", "rfft_lines", "irfft_lines"}  # tests/graph/functions/signal
+    elsewhere |= {"fft_lines", "rfft_lines", "irfft_lines", "fft_pairs", "complex_parts"}  # tests/graph/functions/signal
     used = {symbol.op.name for symbol in composite_graph((2, 3), "float32", False).symbols}
     assert {row.name for row in OPS.values() if row.kind == "composite" and row.promote.name != "POSITION"} - elsewhere <= used
 

@@ -56,7 +56,8 @@ CASES: dict[str, Build] = {
         apply("sort_block", i[:, None].cast("int32") + np.arange(4, dtype=np.int32), axis=1),
     ),
     "transforms": lambda x, y, i: (
-        jn.fft(jn.stack([x, x * 2], -1)), jn.rfft(x), jn.irfft(x[..., None] * np.ones(2, np.float32), 6),
+        jn.real(apply("fft_lines", jn.complex(x, x), inverse=False)), apply("irfft_lines", jn.complex(x, x), length=6),
+        apply("fft_pairs", y.cast("float64"), kind="forward"),
         jn.real(apply("fft_block", jn.complex(x, x), axis=1, kind="inverse")),
     ),
     "scatter": lambda x, y, i: (

@@ -81,7 +81,7 @@ def enclose(node: Node) -> None:
     elif node.op.name in PLACED:
         if not exact:  # rounded values that are close to each other may change places
             node.put(node.value, node.value, True)
-    elif node.op.name == "rfft_lines":
+    elif node.op.name in ("rfft_lines", "fft_pairs"):
         enclose_complex(node)
     elif kind == "composite":
         own = COMPOSITES[node.op.name](node, *[(operand.wide, operand.error) for operand in node.inputs])

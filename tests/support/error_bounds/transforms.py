@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import joinery as jn
 import numpy as np
 
 from .nodes import Array, Node, reference
@@ -30,6 +31,10 @@ def enclose_complex(node: Node) -> None:
     if name in ("real", "imag"):
         node.around(parts_of(node.inputs[0])[name == "imag"][1])
         return
+    if name == "fft_pairs":
+        (given,) = (part for operand in node.inputs for part in parts_of(operand))
+        node.around(transform_error([given], node.value.shape[-1], node.value.shape, node.dtype))
+        return
     if name == "complex_parts":
         node.around(np.stack([error for _, error in parts_of(node.inputs[0])], -1).reshape(node.value.shape))
         return
@@ -48,16 +53,17 @@ def _errors(node: Node) -> list[Array]:
     given = [part for operand in node.inputs for part in parts_of(operand)]
     if name in ("fft_lines", "rfft_lines", "irfft_lines"):
         length = node.attrs.get("length", node.inputs[0].value.shape[-1])
-        return [transform_error(given, int(length), node.value.shape)] * (1 + node.dtype.is_complex)
+        return [transform_error(given, int(length), node.value.shape, node.dtype)] * (1 + node.dtype.is_complex)
     attrs, node.attrs = node.attrs, {**node.attrs, "value": 0} if name == "pad" else node.attrs
     moved = [reference(node, [(error + 0j).astype(node.value.dtype)]).real for _, error in given]
     node.attrs = attrs
     return [each.astype(np.float64) for each in moved]
 
 
-def transform_error(given: list[Bound], length: int, shape: tuple[int, ...]) -> Any:
+def transform_error(given: list[Bound], length: int, shape: tuple[int, ...], dtype: jn.DType) -> Any:
     """The error of every element of a line: of the sums, and what operands are off."""
+    rounding = 2.0**-53 if dtype.name in ("float64", "complex128") else 2.0**-24
     total = sum(np.abs(value).sum(-1, keepdims=True) for value, _ in given)
-    own = (12 * np.log2(length) + 70) * 2.0**-24 * total + sum(error.sum(-1, keepdims=True) for _, error in given)
-    finite = np.isfinite(own) & (2 * total < 1e38)
+    own = (12 * np.log2(length) + 70) * rounding * total + sum(error.sum(-1, keepdims=True) for _, error in given)
+    finite = np.isfinite(own) & (4 * total < (1e38 if rounding > 1e-10 else 1e307))
     return np.broadcast_to(np.where(finite, 2 * own + 1e-37, np.inf), shape)
