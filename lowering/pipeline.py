@@ -20,6 +20,7 @@ from .gc_paused import gc_paused
 from .graph_passes.channels_last import keep_channels_last
 from .graph_passes.expand import expand
 from .graph_passes.weight_packing import ConstantLayout
+from .graph_passes.whole_lines import WholeLines
 from .graph_passes.wide import split_complex128
 from .launch_checks import check_messages
 from .nest import Buffer, Extent, size_text
@@ -42,20 +43,21 @@ def compile_graph(graph: Graph, backend: Backend[L], options: Options) -> Compil
 @gc_paused()
 def tile_graph(graph: Graph, backend: Backend[L], options: Options) -> Tiled:
     """Returns the block programs of a finished graph, after the passes that belong to its numerics."""
-    tiled = backend.tile(backend.lay_out(scheduled(expanded(graph, backend.sorted_bytes)), options), options)
+    lines = WholeLines(backend.sorted_bytes, backend.sorted_bytes > 0 and options.numerics != "reproducible")
+    tiled = backend.tile(backend.lay_out(scheduled(expanded(graph, lines)), options), options)
     run_tiled_pipeline([program.func for program in tiled.programs], options.numerics)
     return tiled
 
 
-def expanded(graph: Graph, sorted_bytes: int) -> Expanded:
+def expanded(graph: Graph, lines: WholeLines) -> Expanded:
     """Expands the graph into primitive operations, keeps channels last, and makes complex128 values pairs of uint64.
 
-    A graph with loops or branches is divided first, and each of its parts expanded. sorted_bytes: of `Backend`.
+    A graph with loops or branches is divided first, and each of its parts expanded. lines: as for `expand`.
     """
     if has_control(graph):
-        block = divide(graph, frozenset((*graph.dim_names, *graph.outer_dims)), sorted_bytes)
+        block = divide(graph, frozenset((*graph.dim_names, *graph.outer_dims)), lines)
         return Expanded(graph, graph, block.wide(), block)
-    return Expanded(graph, *split_complex128(keep_channels_last(expand(graph, sorted_bytes))))
+    return Expanded(graph, *split_complex128(keep_channels_last(expand(graph, lines))))
 
 
 def scheduled(expanded: Expanded) -> Scheduled:

@@ -304,7 +304,7 @@ def irfft_lines(symbol: BoundSymbol, a: Array) -> Array:
 
 @row("fft_block", "fft_pairs")
 def fft_block(symbol: BoundSymbol, a: Array) -> Array:
-    """Transforms complex numbers, or float64 as the parts of complex128; what is beyond the results stays as it is."""
+    """Transforms complex numbers, or float64 as the parts of complex128; what is beyond the results is 0."""
     kind = symbol.attrs["kind"]
     wide = np.ascontiguousarray(a).view(np.complex128) if a.dtype == np.float64 else a.astype(np.complex128)
     length = wide.shape[-1] - kind.startswith("real")
@@ -312,7 +312,7 @@ def fft_block(symbol: BoundSymbol, a: Array) -> Array:
         found = np.fft.rfft(np.ascontiguousarray(wide[..., :length]).view(np.float64))
     elif kind == "real_inverse":
         real = np.ascontiguousarray(np.fft.irfft(wide, 2 * length) * (2 * length))
-        found = np.concatenate([real.view(np.complex128), wide[..., length:]], -1)
+        found = np.concatenate([real.view(np.complex128), np.zeros_like(wide[..., length:])], -1)
     else:
         found = _transformed(wide, kind == "inverse")
     if a.dtype == np.float64:

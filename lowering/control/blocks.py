@@ -17,6 +17,7 @@ from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType, complex128, int32, int64
 from ..graph_passes.channels_last import keep_channels_last
 from ..graph_passes.expand import expand
+from ..graph_passes.whole_lines import WholeLines
 from ..graph_passes.wide import split_complex128
 
 
@@ -107,12 +108,12 @@ Part: TypeAlias = "Straight | Control"
 
 
 def divide(
-    graph: Graph, known: frozenset[str], sorted_bytes: int, sources: Mapping[int, Symbol] | None = None,
+    graph: Graph, known: frozenset[str], lines: WholeLines, sources: Mapping[int, Symbol] | None = None,
     kept: Mapping[int, int] | None = None,
 ) -> Block:  # fmt: skip
     """Return the parts of a finished graph.
 
-    known: names of dims. sorted_bytes: as for `expand`. sources: constants and sizes that inputs of a region stand for, by the
+    known: names of dims. lines: as for `expand`. sources: constants and sizes that inputs of a region stand for, by the
     id of the input. kept: for outputs that a loop carries, by position, the id of the input that has their value before.
     """
     own_sources = sources or {}
@@ -127,10 +128,10 @@ def divide(
         here = [symbol for symbol in symbols if levels[symbol.id] == level]
         plain = [symbol for symbol in here if symbol.op.kind != "control" and symbol.id not in gathered]
         ending = [position for position, found in written.items() if found == level]
-        parts += _straight(graph, plain, symbols, gathered, ending, own_sources, known, sorted_bytes, level == 0)
+        parts += _straight(graph, plain, symbols, gathered, ending, own_sources, known, lines, level == 0)
         for symbol in here:
             if symbol.op.kind == "control" and symbol.op.name != "region_result":
-                parts.append(_control(symbol, here, gathered, own_sources, known, sorted_bytes))
+                parts.append(_control(symbol, here, gathered, own_sources, known, lines))
     return Block(graph, tuple(parts), unchanged, direct)
 
 
@@ -236,7 +237,7 @@ def _is_source(symbol: Symbol, sources: Mapping[int, Symbol]) -> bool:
 
 def _straight(
     graph: Graph, plain: Sequence[Symbol], symbols: Sequence[Symbol], gathered: Mapping[int, Symbol], ending: Sequence[int],
-    sources: Mapping[int, Symbol], known: frozenset[str], sorted_bytes: int, is_first: bool,
+    sources: Mapping[int, Symbol], known: frozenset[str], lines: WholeLines, is_first: bool,
 ) -> list[Straight]:  # fmt: skip
     own = {symbol.id for symbol in plain}
     wanted: dict[int, Symbol] = {}
@@ -254,13 +255,13 @@ def _straight(
     for symbol in plain:
         outline.add(symbol)
     outline.finish([each if isinstance(each, Symbol) else graph.outputs[each] for each in results], known)
-    expanded, wide = split_complex128(keep_channels_last(expand(outline.graph, sorted_bytes)))
+    expanded, wide = split_complex128(keep_channels_last(expand(outline.graph, lines)))
     return [Straight(expanded, wide, tuple(outline.taken), tuple(results))]
 
 
 def _control(
     symbol: Symbol, here: Sequence[Symbol], gathered: Mapping[int, Symbol], sources: Mapping[int, Symbol],
-    known: frozenset[str], sorted_bytes: int,
+    known: frozenset[str], lines: WholeLines,
 ) -> Control:  # fmt: skip
     results = tuple([each for each in here if each.op.name == "region_result" and each.inputs[0] is symbol])
     blocks = []
@@ -274,7 +275,7 @@ def _control(
         kept = {}
         if symbol.op.name == "loop" and number == 0:
             kept = {position: region.inputs[1 + position].id for position in range(symbol.attrs["carried"])}
-        blocks.append(divide(region, known, sorted_bytes, inner, kept))
+        blocks.append(divide(region, known, lines, inner, kept))
     constants = {}
     for position in sequences_of(symbol):
         operand = symbol.inputs[position]

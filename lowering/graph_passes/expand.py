@@ -26,7 +26,8 @@ from ...promotion.errors import InternalError
 from .constant_values import holds_array
 from .ratios import is_arctangent_of_ratio
 from .sorted_lines import is_sorted_whole, sorted_whole
-from .transformed_lines import is_transformed_whole, transformed_whole
+from .transformed_lines import is_transform_of_lines, transformed_whole
+from .whole_lines import NO_LINES, WholeLines
 
 SPLIT_KEPT = 64
 SPLIT_REDUCED = 65536
@@ -39,17 +40,17 @@ the columns, so that a GPU has few programs, and a CPU reads rows in pieces."""
 _PARTS = (64, 512)
 """Fewest and most partial results of the first stage."""
 
-def expand(graph: Graph, sorted_bytes: int = 0) -> Graph:
+def expand(graph: Graph, lines: WholeLines = NO_LINES) -> Graph:
     """Returns the graph in primitive ops. `graph` is not changed; if it is not finished, `InternalError` is
     raised.
 
-    sorted_bytes: the longest line that programs of the target put in order as a whole.
+    lines: which lines programs of the target have whole.
     """
     if not graph.finished:
         raise InternalError(f"expand: graph {graph.name!r} is not finished")
     current, outputs = graph, graph.outputs
     while any(_has_expansion(symbol) for symbol in current.symbols):
-        current, outputs = _rewrite(current, outputs, sorted_bytes)
+        current, outputs = _rewrite(current, outputs, lines)
     return _interned(graph, current, outputs)
 
 
@@ -67,15 +68,15 @@ def _live(graph: Graph, outputs: tuple[Symbol, ...]) -> list[Symbol]:
     return [symbol for symbol in graph.symbols if symbol.id in needed]
 
 
-def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], sorted_bytes: int) -> tuple[Graph, tuple[Symbol, ...]]:
+def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], lines: WholeLines) -> tuple[Graph, tuple[Symbol, ...]]:
     target = graph.rewriting()
     new: dict[int, Symbol] = {}
     for symbol in _live(graph, outputs):
         operands = [new[operand.id] for operand in symbol.inputs]
         with target.located(symbol.location):
-            if is_sorted_whole(symbol, sorted_bytes):
+            if is_sorted_whole(symbol, lines.sorted_bytes):
                 result = _made(sorted_whole(symbol, operands[0]))
-            elif is_transformed_whole(symbol, sorted_bytes):
+            elif lines.transforms and is_transform_of_lines(symbol):
                 result = _made(transformed_whole(symbol, operands[0]))
             elif symbol.op.kind == "composite" and not is_wide(symbol):
                 result = _expansion(symbol, operands)

@@ -12,9 +12,9 @@ from ...graph.protocols import SymbolLike
 from ...graph.symbol import Symbol
 
 
-def is_transformed_whole(symbol: Symbol, most_bytes: int) -> bool:
-    """Returns whether programs of a target that hold lines of `most_bytes` transform those of a symbol."""
-    return symbol.op.name in ("fft_lines", "rfft_lines", "irfft_lines", "fft_pairs") and most_bytes > 0
+def is_transform_of_lines(symbol: Symbol) -> bool:
+    """Returns whether a symbol transforms lines that a program can have whole."""
+    return symbol.op.name in ("fft_lines", "rfft_lines", "irfft_lines", "fft_pairs")
 
 
 def transformed_whole(symbol: Symbol, x: SymbolLike) -> SymbolLike:

@@ -16,6 +16,7 @@ from joinery.lowering.choices.kernel_schedules import chosen_schedules, kernel_n
 from joinery.lowering.choices.options import Options
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.graph_passes.weight_packing import ConstantLayout
+from joinery.lowering.graph_passes.whole_lines import WholeLines
 from joinery.lowering.host_stages import HostBackend
 from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.pipeline import compile_graph, expanded, scheduled, tile_graph
@@ -112,7 +113,7 @@ def test_a_back_end_of_ones_own_computes_what_numpy_does(n: int, numerics: str) 
 
 def test_every_stage_prints_what_it_made_and_can_be_called_by_itself() -> None:
     backend = HostBackend(host_target())
-    first = expanded(model(), backend.sorted_bytes)
+    first = expanded(model(), WholeLines(backend.sorted_bytes))
     assert "softmax" in str(model())
     assert "softmax" not in first.text()
     second = scheduled(first)

@@ -387,7 +387,7 @@ def pairs_by_products(x: SymbolLike, kind: str, waves: Waves) -> SymbolLike:
             return interleaved(*half_of(sliced(x, 0, 2 * length), 2 * length, transform, waves))
         parts = sliced(x, 0, extent, 2), sliced(x, 1, extent, 2)
         if kind == "real_inverse":
-            return joined(from_half(*parts, 2 * length, transform, waves), sliced(x, 2 * length, extent))
+            return filled(from_half(*parts, 2 * length, transform, waves), extent)
         return interleaved(*transform(parts, length, 1 if kind == "inverse" else -1))
 
     return as_matrix(x, build)
@@ -416,7 +416,7 @@ ROWS = (
           ulp=math.inf, bound=_BOUND),
     OpDef("fft_block", "scan", 1, "The Fourier transforms of complex64 numbers, or of pairs of float64, along the last axis, "
           "`axis`, by a program that has whole lines. Where numbers are real, two are a complex one, and lines one longer than "
-          'there are pairs: `kind` is "forward", "inverse", "real" or "real_inverse". Beyond the results of the last, they are '
-          "undefined.", _IN_BLOCK, lambda shapes, attrs, checks: shapes[0], ("axis", "kind"), demand=_numbers_in_block,
+          'there are pairs: `kind` is "forward", "inverse", "real" or "real_inverse". Beyond the results of the last is 0.',
+          _IN_BLOCK, lambda shapes, attrs, checks: shapes[0], ("axis", "kind"), demand=_numbers_in_block,
           traits=_LINES, ulp=math.inf, bound=_BOUND, cost=64, neutral=lambda dtype: 0),
 )  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from ....promotion.errors import UnsupportedError
-from ...tt.types import I1, I64
+from ...tt.types import I1, I32, I64
 from ..blocks import Block, Dimension, register_type, shape, union
 from ..elements.conversions import round_tensor_float32
 from ..emit import Frame
@@ -78,6 +78,14 @@ class Scan:
         chosen = b.cmpi("eq", positions, b.const(lane, I64, (along.size,)))
         return frame.expand(Block(chosen, (along,), I1), dims)
 
+    def _before_last(self, frame: Frame, along: Dimension, dims: tuple[Dimension, ...]) -> SSAValue:
+        """Emits the mask of all numbers of a line but the last one."""
+        b = frame.builder
+        assert isinstance(self.length, int)
+        count = self.length - (1 if self.dtype.is_complex else 2)
+        inside = b.cmpi("slt", b.arange(along.size), b.const(count, I32, (along.size,)))
+        return frame.expand(Block(inside, (along,), I1), dims)
+
     def whole(self, frame: Frame) -> None:
         """Defines a scan along an axis that lies whole in the frame's blocks."""
         with frame.kernel.at(self.value):
@@ -127,6 +135,8 @@ class Scan:
             assert isinstance(self.length, int)
             count = self.length if self.dtype.is_complex else self.length // 2
             sums = b.fft(terms, axis, kind, count - kind.startswith("real"))
+            if kind == "real_inverse":  # which has a number less than it is given
+                sums = b.select(self._before_last(frame, along, dims), sums, b.const(0, self.elem, shape(dims)))
         result = round_tensor_float32(frame.builder, sums) if self.dtype.name == "tensor_float32" else sums
         frame.define(self.number, Block(result, dims, self.elem))
         return sums

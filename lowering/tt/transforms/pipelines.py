@@ -24,7 +24,7 @@ _PREPARED = {
     ),
     "reproducible": (
         "inline,drop-claims,"
-        "expand-control,expand-arithmetic,expand-library,expand-assembly,expand-scaled-products,expand-maps,expand-float8,"
+        "expand-control,expand-arithmetic,expand-library,expand-assembly,expand-scaled-products,expand-maps,expand-float8,expand-transforms,"
         "canonicalize,cse,dce,expand-descriptors,legalize-division,canonicalize,cse,dce,"
         "fix-order,licm"
     ),

@@ -78,6 +78,26 @@ def test_imaginary_parts_of_the_ends_of_a_half_count_for_nothing(dtype: str) -> 
             np.testing.assert_allclose(run(z.astype(dtype)), want, atol=1e-13 if dtype == "complex128" else 1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_reproducible_transforms_have_the_same_bits_on_every_device(dtype: str) -> None:
+    z = (RNG.normal(size=(2, 12)) + 1j * RNG.normal(size=(2, 12))).astype(dtype)
+    graph = jn.Graph("g", [jn.TensorType(dtype, z.shape, "z")])
+    graph.output(jn.fft(graph.inputs[0]), jn.irfft(graph.inputs[0]))
+    made = [jn.compile(graph, device=each, numerics="reproducible", cache=False) for each in ("cpu", "ptxsim")]
+    for one, other in zip(*[model(z) for model in made], strict=True):
+        assert np.array_equal(one, other)
+    np.testing.assert_allclose(made[0](z)[0], np.fft.fft(z), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_transforms_leave_nothing_undefined(dtype: str) -> None:
+    z = (RNG.normal(size=(3, 9)) + 1j * RNG.normal(size=(3, 9))).astype(dtype)
+    graph = jn.Graph("g", [jn.TensorType(dtype, z.shape, "z")])
+    x = graph.inputs[0]
+    graph.output(jn.fft(x), jn.rfft(jn.real(x)), jn.irfft(x))
+    assert not jn.compile(graph, device="cpu", cache=False).sanitize(z).findings
+
+
 @pytest.mark.slow
 def test_factors_on_a_simulated_gpu() -> None:
     z = RNG.normal(size=(1, 66)) + 1j * RNG.normal(size=(1, 66))

@@ -1,0 +1,21 @@
+"""Says which lines programs of a target have whole."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class WholeLines(NamedTuple):
+    """What programs do to lines that they have whole: nothing, for targets whose programs work in memory.
+
+    Attributes:
+        sorted_bytes: the longest line that they put in order; 0 for none.
+        transforms: whether they do Fourier transforms of them. In reproducible numerics none do: sums are in another order
+            than those of products, which all devices compute.
+    """
+
+    sorted_bytes: int = 0
+    transforms: bool = False
+
+
+NO_LINES = WholeLines()
