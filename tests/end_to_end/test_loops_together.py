@@ -10,6 +10,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.lowering.graph_passes.whole_lines import NO_LINES
 from joinery.lowering.pipeline import expanded, scheduled
 
 F32, I64 = jn.float32, jn.int64
@@ -28,7 +29,7 @@ def graph(*shapes: tuple[Any, ...]) -> jn.Graph:
 def parts(g: jn.Graph) -> list[int]:
     """Return how many loops run at once, for each time that any do, in the order of the plan."""
     found: list[int] = []
-    for line in scheduled(expanded(g, 0)).text().splitlines():
+    for line in scheduled(expanded(g, NO_LINES)).text().splitlines():
         match line.strip():
             case "together":
                 found.append(1)

@@ -37,10 +37,10 @@ from .loops.coordinates import (
     stride_of,
 )
 from .loops.flat import is_deep, read_flattened
-from .loops.lane_masks import compared_lanes, lane_mask
+from .loops.lane_masks import compared_lanes, lane_mask, only_first_lane
 from .loops.scratch import Scratch
 from .memory.filled_rows import filled_row
-from .memory.gathers import are_few_apart, gather, load_apart
+from .memory.gathers import are_few_apart, gather, load_apart, load_first
 from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from .scalars import ZERO, Scalars, is_constant, wrapped
 
@@ -338,12 +338,14 @@ class Evaluator:
                     for line in range(0, n, max(1, CACHE_LINE // size)):
                         self.f.prefetch(self.f.gep(following, line, el), locality=2)
                 raw = self.f.load(type_, pointer, size)
+            elif only_first_lane(guard):
+                raw = load_first(self.f, pointer, type_, size)
             else:
                 raw = self.f.masked_load(type_, pointer, self.f.splat(guard, n), zero(type_), size)
             if run == -1:
                 raw = self.f.shuffle(raw, raw, range(n - 1, -1, -1))
                 guard = None if guard is None else self.f.shuffle(guard, guard, range(n - 1, -1, -1))
-        elif are_few_apart(self.f.module, size, run):
+        elif dim is not None and are_few_apart(self.f.module, size, run, [guard, tail], along(coordinates, dim).at):
             pointer = self.pointer_at(pointers, coordinates, dim)
             raw = load_apart(self.f, pointer, guard, type_, run, size)
         else:

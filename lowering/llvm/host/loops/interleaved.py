@@ -15,7 +15,8 @@ from ..evaluate import Evaluator
 from ..nodes import Flattened, Load, Map, Node, Pointers, Stored, View
 from ..scalars import is_constant
 from .coordinates import Bound, Coordinate, Coordinates, reads_memory, stride_of
-from .vector_loop import only_first_lane, vector_loop
+from .lane_masks import only_first_lane
+from .vector_loop import vector_loop
 
 _MAX_COLUMNS = 4
 

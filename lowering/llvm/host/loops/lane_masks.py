@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....target import HostTarget
-from ...values import V, int_vector
+from ...values import ConstantLanes, V, int_vector
 from ..nodes import Map
 from ..scalars import ZERO, Scalars, is_constant
 from .coordinates import Coordinates
@@ -42,3 +42,8 @@ def compared_lanes(s: Scalars, target: HostTarget, node: Map, coordinates: Coord
     if "bound" in node.attrs:
         return below
     return s.f.binary("xor", below, int_vector([1] * coordinate.lanes, "i1"))
+
+
+def only_first_lane(mask: V | None) -> bool:
+    """Whether a mask is the constant with only its first lane set."""
+    return isinstance(mask, ConstantLanes) and mask.numbers[0] == 1 and sum(mask.numbers) == 1

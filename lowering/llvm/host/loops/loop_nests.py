@@ -36,6 +36,7 @@ from .coordinates import (
     Bound,
     Coordinate,
     Coordinates,
+    along,
     decompose_mask,
     memory_size_of,
     reads_memory,
@@ -44,8 +45,9 @@ from .coordinates import (
 from .flat import Flattener, flat_memory, is_deep
 from .interleaved import interleaved
 from .invariants import spread
+from .lane_masks import only_first_lane
 from .nontemporal_stores import lies_along, to_line
-from .vector_loop import only_first_lane, vector_loop
+from .vector_loop import vector_loop
 
 _FREE = frozenset({"tt.bitcast", "arith.bitcast"})
 _LONG_ROW = 16 * CACHE_LINE
@@ -386,7 +388,7 @@ class LoopNests:
                     f.masked_store(data, pointer, f.splat(guard, n), size)
                 return
             stride = stride_of(pointers, dim) if ev.is_affine(pointers, dim) else 0
-            if are_few_apart(f.module, size, stride):
+            if are_few_apart(f.module, size, stride, [guard, tail], along(here, dim).at):
                 store_apart(f, data, ev.pointer_at(pointers, here, dim), guard, stride, size)
                 return
             addresses = ev.addresses(pointers, here, n, tail)

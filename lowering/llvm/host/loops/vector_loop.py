@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...values import ConstantLanes, V, integer, is_integer
+from ...values import V, integer, is_integer
 from ..evaluate import Evaluator
 from ..scalars import ZERO, is_constant
 from .coordinates import Bound, Coordinate
@@ -89,8 +89,3 @@ def vector_loop(
             mask = None if static - first >= rest else ev.lane_mask(here.at, s.constant(static), rest)
             copies[0] = body(here, mask, copies[0])
     return copies
-
-
-def only_first_lane(mask: V | None) -> bool:
-    """Whether a mask is the constant with only its first lane set."""
-    return isinstance(mask, ConstantLanes) and mask.numbers[0] == 1 and sum(mask.numbers) == 1

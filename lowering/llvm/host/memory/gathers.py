@@ -6,9 +6,11 @@ take a fraction of the time of a gather, and a shuffle and a store under a mask 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...ir import Function, mangle
 from ...module import Module
-from ...values import V, bits, const, element, i32, i64, lanes, vector, zero
+from ...values import V, bits, const, element, i32, i64, is_constant, lanes, vector, zero
 
 
 def gather(f: Function, addresses: V, mask: V | None, type_: str, align: int, rarely: bool = False) -> V:
@@ -30,8 +32,15 @@ def gather(f: Function, addresses: V, mask: V | None, type_: str, align: int, ra
     return f.call(name, type_, [addresses, i32(align), on, zero(type_)])
 
 
-def are_few_apart(module: Module, size: int, stride: int) -> bool:
-    """Whether elements of `size` bytes, `stride` apart, are loaded and stored as vectors of all between them, under a mask."""
+def are_few_apart(module: Module, size: int, stride: int, masks: Sequence[V | None], index: V) -> bool:
+    """Whether elements of `size` bytes, `stride` apart, are loaded and stored as vectors of all between them, under a mask.
+
+    masks: what a mask is made of. index: that of the first element. Masks that LLVM may find to be constant are left alone:
+    see `load_first`.
+    """
+    given = [mask for mask in masks if mask is not None]
+    if given and (is_constant(index) or any(map(is_constant, given))):
+        return False
     return stride in (2, 3, 4) and size in (4, 8) and "avx2" in module.features
 
 
@@ -40,6 +49,19 @@ def _spread(f: Function, mask: V | None, n: int, stride: int) -> V:
     on = const(True, vector("i1", n)) if mask is None else f.splat(mask, n)
     lanes_of = [lane // stride if lane % stride == 0 else n for lane in range(stride * n)]
     return f.shuffle(on, const(False, vector("i1", n)), lanes_of)
+
+
+def load_first(f: Function, pointer: V, type_: str, align: int) -> V:
+    """Emits the vector `type_` with the element at a pointer as its first lane, and zeros.
+
+    It is hidden from LLVM that it is loaded: of the widened lanes of such a load LLVM 22 makes an operation that it has no
+    instruction for, and ends the process.
+    """
+    item = element(type_)
+    whole = f"i{bits(item)}"
+    value = f.load(whole, pointer, align)
+    hidden = f.op(f'call {whole} asm "", "=r,0"({whole} {value.operand()})', whole)
+    return f.insert(zero(type_), f.cast("bitcast", hidden, item), 0)
 
 
 def load_apart(f: Function, pointer: V, mask: V | None, type_: str, stride: int, align: int) -> V:

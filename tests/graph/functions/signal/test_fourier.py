@@ -89,6 +89,16 @@ def test_reproducible_transforms_have_the_same_bits_on_every_device(dtype: str) 
     np.testing.assert_allclose(made[0](z)[0], np.fft.fft(z), atol=1e-5)
 
 
+def test_one_lane_that_is_widened() -> None:
+    """LLVM has no instruction for what it makes of a load of one lane whose bits are widened, and ended the process."""
+    x = RNG.normal(size=(17, 3, 2)).astype(np.float32)
+    graph = jn.Graph("g", [jn.TensorType("float32", (17, "b", "c"), "x")])
+    graph.output(jn.permute(jn.rfft(graph.inputs[0] * 3, 32, 0), (2, 1, 0, 3)))
+    want = pairs(np.fft.rfft(3.0 * x, 32, 0)).transpose(2, 1, 0, 3)
+    found = jn.compile(graph, device="cpu", numerics="reproducible", cache=False)(x)
+    np.testing.assert_allclose(found, want, atol=1e-4)
+
+
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_transforms_leave_nothing_undefined(dtype: str) -> None:
     z = (RNG.normal(size=(3, 9)) + 1j * RNG.normal(size=(3, 9))).astype(dtype)
