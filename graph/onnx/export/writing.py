@@ -184,6 +184,9 @@ class GraphWriter:
 
     def _write(self, symbol: Symbol, first: int) -> None:
         self._check_dtype(symbol)
+        if regions_of(symbol):
+            for operand in symbol.inputs:
+                self.parts.require_whole(operand)
         if symbol.id in self.resized:
             self._rename_last(symbol, self._resize(symbol, self.resized[symbol.id]), first)
         elif symbol.id in self.windowed:

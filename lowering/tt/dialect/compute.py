@@ -250,6 +250,8 @@ class SortOp(IRDLOperation):
         expect_type(self, "result", self.result.type, self.src.type, "the type of src")
 
 
+MAX_PRIME = 31
+"""The largest prime factor of a length that is transformed: its steps are as many as it has pairs of numbers."""
 TRANSFORMS = ("forward", "inverse", "real", "real_inverse")
 """The kinds of Fourier transforms: of complex numbers, and between real ones, as pairs, and half their transform."""
 
@@ -299,6 +301,12 @@ class FftOp(IRDLOperation):
             fail(self, f"kind is {kind!r:.60}, expected one of {', '.join(TRANSFORMS)}")
         if not 1 <= length <= shape[axis] // (1 + self.is_of_parts) - kind.startswith("real"):
             fail(self, f"a transform of {length} numbers, of kind {kind}, along an axis of {shape[axis]} elements")
+        rest = length
+        for factor in range(2, MAX_PRIME + 1):
+            while rest % factor == 0:
+                rest //= factor
+        if rest > 1:
+            fail(self, f"a transform of {length} numbers; expected prime factors up to {MAX_PRIME}")
 
 
 OPERATIONS: Sequence[type[Operation]] = (

@@ -93,10 +93,10 @@ class _Halves:
             cos, sin = (
                 f.splat(f.load(self.block.elem, f.gep(at, part * self.size), self.size), self.block.lanes) for part in (0, 1)
             )
-            found = joined(self.lanes, value, other, cos, sin)
-            if scale != 1:
+            if scale != 1:  # before sums, which are twice the results otherwise
                 by = const(scale, value.real.type)
-                found = Number(*[f.binary("fmul", part, by) for part in found])
+                value, other = (Number(*[f.binary("fmul", part, by) for part in each]) for each in (value, other))
+            found = joined(self.lanes, value, other, cos, sin)
             target.store(f, found, self._at(target, state.index), 0)
 
     def split(self) -> None:

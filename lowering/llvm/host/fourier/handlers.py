@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from xdsl.ir import Operation
 
-from .....promotion.errors import UnsupportedError
 from ....target import LONG_TRANSFORM
 from ...syntax import attributes, element_name, shape_of
 from ...values import V
@@ -22,7 +21,6 @@ from ..nodes import Stored, dense
 from .columns import ColumnsTransform
 from .kinds import Transform
 from .lines import LineTransform, factors
-from .passes import MAX_PRIME, passes
 
 _SQUARE = 8
 """Elements of a side of the squares in which blocks are transposed."""
@@ -35,9 +33,9 @@ def lower_fft(k: KernelContext, op: Operation) -> None:
     node, axis = k.node(op.operands[0]), int(said["axis"])
     shape, elem = shape_of(result.type), element_name(result.type)
     of = Transform(said["kind"], int(said["length"]))
-    if not passes(of.length):
-        problem = f"tt.fft: a transform of {of.length} numbers in one program"
-        raise UnsupportedError(f"{problem}; fix: a length with prime factors up to {MAX_PRIME}")
+    if of.length == 1 and not of.is_real:
+        k.define(result, node)
+        return
     parts = _Parts("double", 2) if elem == "f64" else _Parts("float", 1)
     read = k.ev.s.constant((of.length + (of.kind == "real_inverse")) * parts.elements)
     block = k.nests.materialize(node, k.ev.scratch(shape, elem, pad=shape[-1]), [Bound(axis, read)])

@@ -213,9 +213,10 @@ class _Halves:
         other = parts(f, f.load(pairs, f.gep(source, mirrored), size), lanes, backwards=True)
         at = f.gep(self.table, f.mul(first, i64(size)))
         cos, sin = f.load(one, at, size), f.load(one, f.gep(at, size * (length + 1)), size)
+        if scale != 1:  # before sums, which are twice the results otherwise
+            by = const(scale, one)
+            value, other = (Number(*[f.binary("fmul", part, by) for part in each]) for each in (value, other))
         found = joined(emitter, value, other, cos, sin)
-        if scale != 1:
-            found = Number(*[f.binary("fmul", part, const(scale, one)) for part in found])
         f.store(paired(f, found, lanes), f.gep(target, away), size)
 
     def _number(self, base: V, at: int) -> Number:

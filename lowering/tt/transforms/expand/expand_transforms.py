@@ -161,14 +161,13 @@ class _Expansion:
             is_end = b.cmpi("eq", self._i("remsi", here, m), self._int(0))
             nothing = b.const(0.0, self.elem, self.shape)
             value, other = (_Numbers(each.real, b.select(is_end, nothing, each.imaginary)) for each in (value, other))
+        else:  # before sums, which are twice the results otherwise
+            half = b.const(0.5, self.elem, self.shape)
+            value, other = (_Numbers(*[self._f("mulf", part, half) for part in each]) for each in (value, other))
         other = _Numbers(other.real, b.unary("arith.negf", other.imaginary))
         turned = self._product(self._sum(value, other, "subf"), self._waves(self._i("remsi", here, 2 * m), 2 * m))
         quarter = _Numbers(b.unary("arith.negf", turned.imaginary), turned.real)
-        found = self._sum(self._sum(value, other), quarter, "addf" if self.sign > 0 else "subf")
-        if self.kind == "real_inverse":
-            return found
-        half = b.const(0.5, self.elem, self.shape)
-        return _Numbers(self._f("mulf", found.real, half), self._f("mulf", found.imaginary, half))
+        return self._sum(self._sum(value, other), quarter, "addf" if self.sign > 0 else "subf")
 
     def _mirrored(self, here: SSAValue) -> Sequence[SSAValue]:
         """Returns where the number of each element is, and that as far from the other end."""

@@ -25,6 +25,22 @@ def test_lines_are_transformed_along_every_axis(kind: str, case: tuple[tuple[int
 
 
 def test_lengths_with_large_prime_factors_are_refused() -> None:
-    made = jn.kernel.from_ttir(kernel((128,), 0, "forward", 2 * 37))
-    with pytest.raises(jn.UnsupportedError, match=r"tt\.fft: a transform of 74 numbers.*prime factors up to 31"):
-        made.launch(1, np.zeros(128, np.int64), np.zeros(128, np.int64))
+    with pytest.raises(jn.UserError, match=r"a transform of 74 numbers; expected prime factors up to 31"):
+        jn.kernel.from_ttir(kernel((128,), 0, "forward", 2 * 37))
+
+
+def test_one_number() -> None:
+    for shape, axis in (((64, 1), 1), ((1, 64), 0), ((1,), 0)):
+        check(shape, axis, "forward", 1, "cpu")
+        check(shape, axis, "inverse", 1, "cpu", is_wide=True)
+
+
+def test_results_beyond_half_of_the_largest_number() -> None:
+    for length in (8, 400):  # columns, and one line
+        x = np.zeros((2, length), np.float32)
+        x[:, 0] = 2e38
+        graph = jn.Graph("g", [jn.TensorType("float32", x.shape, "x")])
+        graph.output(jn.rfft(graph.inputs[0]))
+        found = jn.compile(graph, device="cpu", cache=False)(x)
+        np.testing.assert_allclose(found[..., 0], 2e38, rtol=1e-6)
+        assert not found[..., 1].any()
