@@ -54,7 +54,8 @@ dtypes they are what they are made of, and so are all others. So are these:
 * Tan, Sinh, Cosh, Asinh, Acosh, Atanh: float32
 
 Complex numbers that a graph makes and takes apart inside are their real and imaginary parts; those that enter or leave it, go
-into loops and branches, or are joined, chosen or looked up are refused. Fourier transforms that are no DFT are products with matrices then.
+into loops and branches, or are joined, chosen or looked up are refused. Fourier transforms that are no DFT are products with
+matrices then.
 
 Written for opset 21, the default. `bitcast` of floats needs opset 26, unless nothing depends on the bits of NaN: what `erfc`,
 `copysign`, `atan2`, `angle` and the complex logarithm do with bits is computed before it. `cumprod` is CumProd from opset 26
