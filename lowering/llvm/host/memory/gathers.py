@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...ir import Function, mangle
 from ...module import Module
-from ...values import V, bits, const, element, i32, i64, is_constant, lanes, vector, zero
+from ...values import V, bits, const, element, i32, i64, int_vector, is_constant, lanes, vector, zero
 
 
 def gather(f: Function, addresses: V, mask: V | None, type_: str, align: int, rarely: bool = False) -> V:
@@ -46,7 +46,9 @@ def are_few_apart(module: Module, size: int, stride: int, masks: Sequence[V | No
 
 def _spread(f: Function, mask: V | None, n: int, stride: int) -> V:
     """Returns the mask of n elements that are `stride` apart, as one of all elements from the first on."""
-    on = const(True, vector("i1", n)) if mask is None else f.splat(mask, n)
+    if mask is None:  # a literal: LLVM takes the mask off where a shuffle of constants is no lane
+        return int_vector([int(lane % stride == 0) for lane in range(stride * n)], "i1")
+    on = f.splat(mask, n)
     lanes_of = [lane // stride if lane % stride == 0 else n for lane in range(stride * n)]
     return f.shuffle(on, const(False, vector("i1", n)), lanes_of)
 
