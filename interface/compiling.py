@@ -79,9 +79,10 @@ def compile(  # noqa: A001 - the public name
         numerics: "strict": every operation rounds to its dtype as IEEE 754 says, and elementary functions of float32 are
             within 2 ulp. "fast": products may be fused with sums, and elementary functions, quotients and square roots of
             float32 approximated, within the bounds of docs/design/011-numerics.md; results that would be denormal may be 0, and
-            3 × 3 convolutions may have larger errors (F(4×4, 3×3) of docs/design/018-convolution.md). Infinities, NaN and
-            signed zeros stay what they are, and nothing else is reassociated. "reproducible": as "strict", and
-            sums, matrix products and functions have the same bits on every device, with any number of threads; slower.
+            3 × 3 convolutions may have larger errors, and need threads with 1 MiB of stack (F(4×4, 3×3) of
+            docs/design/018-convolution.md). Infinities, NaN and signed zeros stay what they are, and nothing else is
+            reassociated. "reproducible": as "strict", and sums, matrix products and functions have the same bits on every
+            device, with any number of threads; slower.
         debug: whether the code says which of your lines its instructions come from, for debuggers and profilers: line tables
             (DWARF) on the CPU, `.loc` in PTX. The instructions are the same; compiling takes up to a tenth longer, and the code
             is kept for these lines only. Files of saved models have the lines too, with the full paths of your sources.

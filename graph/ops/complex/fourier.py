@@ -36,9 +36,7 @@ Waves: TypeAlias = "Callable[[SymbolLike, range, int, int, int], Both]"
 """
 
 DIRECT = 64
-"""Longest transform that is one product with a matrix, unless its length has no factor below."""
-LONGEST_DIRECT = 256
-"""Longest transform of a length without factors up to `DIRECT` that is a product with a matrix."""
+"""Longest transform that is one product with a matrix."""
 MAX_PRIME = 31
 """Largest prime factor of the lengths that rows transform."""
 MAX_LINE = 1 << 12
@@ -130,10 +128,11 @@ def half_of(x: SymbolLike, length: int, transform: Transform, waves: Waves) -> B
         real, imaginary = transform((x, None), length, -1)
         return sliced(real, 0, half + 1), sliced(imaginary, 0, half + 1)
     pairs = transform((sliced(x, 0, length, 2), sliced(x, 1, length, 2)), half, -1)
-    ones, twos = _mirrored([joined(part, sliced(part, 0, 1)) for part in pairs])
+    halved = [apply("mul", part, 0.5) for part in pairs]  # before sums, which are twice the results otherwise
+    ones, twos = _mirrored([joined(part, sliced(part, 0, 1)) for part in halved])
     by = waves(x, range(1, 2), half + 1, length, -1)
-    first, second = turned(apply("mul", twos[1], 0.5), apply("mul", ones[1], -0.5), *by)
-    return apply("add", apply("mul", ones[0], 0.5), first), apply("add", apply("mul", twos[0], 0.5), second)
+    first, second = turned(twos[1], apply("negate", ones[1]), *by)
+    return apply("add", ones[0], first), apply("add", twos[0], second)
 
 
 def _mirrored(parts: Sequence[SymbolLike]) -> tuple[Both, Both]:
@@ -204,27 +203,25 @@ def cut_from(real: SymbolLike, imaginary: SymbolLike) -> SymbolLike | None:
 # -- by products with matrices -----------------------------------------------------------------------------------------
 
 
-def by_products(x: Parts, length: int, sign: int, waves: Waves, otherwise: Transform | None = None) -> Both:
-    """Transform the last axis by products with matrices. otherwise: what transforms lengths without small factors."""
+def by_products(x: Parts, length: int, sign: int, waves: Waves) -> Both:
+    """Transform the last axis by products with matrices; its length is one of `is_line`, so it has small factors."""
     real, imaginary = x
     if length == 1:
         return real, apply("mul", real, 0.0) if imaginary is None else imaginary
-    factor = _factor(length)
-    if length <= DIRECT or (factor == 1 and length <= LONGEST_DIRECT):
+    if length <= DIRECT:
         return _by_matrix(real, imaginary, length, sign, waves)
-    if factor == 1 and otherwise is not None:
-        return otherwise(x, length, sign)
+    factor = _factor(length)
     columns, lead = length // factor, real.shape[:-1]
     turned_columns = _turned_columns(real, imaginary, factor, columns, sign, waves)
-    found = by_products(turned_columns, columns, sign, waves, otherwise)
+    found = by_products(turned_columns, columns, sign, waves)
     one, two = (reshaped(swapped(part), (*lead, length)) for part in found)
     return one, two
 
 
 def _factor(length: int) -> int:
-    """Return the divisor up to `DIRECT` that is nearest to the square root, or 1."""
-    found = [factor for factor in range(2, min(DIRECT, length - 1) + 1) if length % factor == 0]
-    return min(found, key=lambda factor: (abs(math.log(factor * factor / length)), factor), default=1)
+    """Return the divisor up to `DIRECT` that is nearest to the square root of a length above."""
+    found = [factor for factor in range(2, DIRECT + 1) if length % factor == 0]
+    return min(found, key=lambda factor: (abs(math.log(factor * factor / length)), factor))
 
 
 def _by_matrix(real: SymbolLike, imaginary: SymbolLike | None, length: int, sign: int, waves: Waves) -> Both:

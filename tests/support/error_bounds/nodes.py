@@ -39,6 +39,8 @@ class Node:
     """
 
     loose: Array | None = None
+    parts: list[tuple[Array, Array]] | None = None
+    """Of complex numbers, both parts and how far they may be off (`transforms`); None where they are exact."""
 
     def __init__(
         self, symbol: Any, value: Array, inputs: Sequence[Node], attrs: dict[str, Any], fast: bool = False

@@ -21,8 +21,7 @@ def parts_of(node: Node) -> list[Bound]:
     """The bounds of both parts, or of a real value; what no operand says is exact."""
     if not node.dtype.is_complex:
         return [(node.wide, node.error)]
-    found: list[Bound] | None = getattr(node, "parts", None)
-    return found or [(part.astype(np.float64), np.zeros(part.shape)) for part in (node.value.real, node.value.imag)]
+    return node.parts or [(part.astype(np.float64), np.zeros(part.shape)) for part in (node.value.real, node.value.imag)]
 
 
 def enclose_complex(node: Node) -> None:
@@ -43,7 +42,7 @@ def enclose_complex(node: Node) -> None:
         node.around(errors[0])
         return
     values = (node.value.real.astype(np.float64), node.value.imag.astype(np.float64))
-    node.parts = list(zip(values, errors, strict=True))  # type: ignore[attr-defined]
+    node.parts = list(zip(values, errors, strict=True))
 
 
 def _errors(node: Node) -> list[Array]:

@@ -20,6 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from .....promotion.dataclass import dataclass
+from ....tt.dialect.compute import MAX_PRIME
 from ...ir import Function
 from ...module import Module
 from ...values import Global, V, element, i64, lanes, poison, vector
@@ -27,8 +28,8 @@ from ..loops.coordinates import memory_size_of
 from .butterflies import Lanes, Number
 from .waves import rounded, table, waves
 
-LONGEST, MAX_PRIME = 8, 31
-"""The longest transform that is done in registers at a time, which have room for it, and the longest of a prime length."""
+LONGEST = 8
+"""The longest transform that is done in registers at a time, which have room for it, unless its length is a prime."""
 
 
 class Rows(Protocol):

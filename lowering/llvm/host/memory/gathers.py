@@ -35,8 +35,8 @@ def gather(f: Function, addresses: V, mask: V | None, type_: str, align: int, ra
 def are_few_apart(module: Module, size: int, stride: int, masks: Sequence[V | None], index: V) -> bool:
     """Whether elements of `size` bytes, `stride` apart, are loaded and stored as vectors of all between them, under a mask.
 
-    masks: what a mask is made of. index: that of the first element. Masks that LLVM may find to be constant are left alone:
-    see `load_first`.
+    masks: what a mask is made of. index: that of the first element. Masks that LLVM may find to be constant are left alone: it
+    ends the process (`load_first`), or reads without a mask where none of a register's lanes is on.
     """
     given = [mask for mask in masks if mask is not None]
     if given and (is_constant(index) or any(map(is_constant, given))):
@@ -63,7 +63,7 @@ def load_first(f: Function, pointer: V, type_: str, align: int) -> V:
     whole = f"i{bits(item)}"
     value = f.load(whole, pointer, align)
     hidden = f.op(f'call {whole} asm "", "=r,0"({whole} {value.operand()})', whole)
-    return f.insert(zero(type_), f.cast("bitcast", hidden, item), 0)
+    return f.insert(zero(type_), f.cast("inttoptr" if item == "ptr" else "bitcast", hidden, item), 0)
 
 
 def load_apart(f: Function, pointer: V, mask: V | None, type_: str, stride: int, align: int) -> V:

@@ -36,11 +36,11 @@ def test_one_number() -> None:
 
 
 def test_results_beyond_half_of_the_largest_number() -> None:
-    for length in (8, 400):  # columns, and one line
+    for length in (8, 400, 134):  # columns, one line, products with matrices
         x = np.zeros((2, length), np.float32)
         x[:, 0] = 2e38
         graph = jn.Graph("g", [jn.TensorType("float32", x.shape, "x")])
         graph.output(jn.rfft(graph.inputs[0]))
         found = jn.compile(graph, device="cpu", cache=False)(x)
         np.testing.assert_allclose(found[..., 0], 2e38, rtol=1e-6)
-        assert not found[..., 1].any()
+        assert np.abs(found[..., 1]).max() <= (1e32 if length == 134 else 0)  # what chirps leave

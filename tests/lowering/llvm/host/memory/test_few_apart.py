@@ -1,0 +1,47 @@
+"""Elements two to four apart come with those between them: under masks, of which nothing beyond an array may be left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.lowering.llvm.compile import host_target
+
+from .....fuzz.fences import Fence
+
+HERE = host_target()
+TARGETS = [
+    target for target, feature in (("x86-64-v3", "avx2"), ("x86-64-v4", "avx512vl")) if HERE.has(feature)
+] or [None]  # fmt: skip
+EXTENTS = (1, 2, 3, 7, 8, 9, 16, 17, 18, 33, 51, 102)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_nothing_beyond_an_array_is_read_or_written(dtype: str, target: str | None) -> None:
+    fence = Fence(at_end=True)
+    for stride in (2, 3, 4):
+        graph = jn.Graph("g", [jn.TensorType(dtype, (each * stride,), f"x{each}") for each in EXTENTS])
+        made: list[Any] = []
+        for x in graph.inputs:
+            parts = [x[first::stride] for first in range(stride)]
+            made += [parts[0] + parts[-1], jn.stack([part + 1 for part in parts], -1)]
+        graph.output(*made)
+        arrays = [fence.copy(np.arange(each * stride, dtype=dtype), 8) for each in EXTENTS]
+        model = jn.compile(graph, device="cpu", target=target, threads=1, cache=False)
+        found = iter(model(*arrays))
+        for x in arrays:
+            assert np.array_equal(next(found), x[::stride] + x[stride - 1 :: stride])
+            assert np.array_equal(next(found), x.reshape(-1, stride) + 1)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "uint32", "float16", "float32"])
+def test_one_element_of_a_register_is_widened(dtype: str) -> None:
+    wide = {"int8": "int64", "uint16": "int64", "uint32": "uint64", "float16": "float32", "float32": "float64"}[dtype]
+    graph = jn.Graph("g", [jn.TensorType(dtype, (each,), f"x{each}") for each in EXTENTS])
+    graph.output(*[x.cast(wide) for x in graph.inputs])
+    arrays = [(np.arange(each) % 100).astype(dtype) for each in EXTENTS]
+    for found, x in zip(jn.compile(graph, device="cpu", cache=False)(*arrays), arrays, strict=True):
+        assert np.array_equal(found, x.astype(wide))
