@@ -20,8 +20,8 @@ from .llvm.math.library import check_target
 from .llvm.metadata import Metadata
 from .llvm.module import Module
 from .stages import Compiled, LaidOut, Scheduled, Tiled
-from .target import HostTarget
-from .tile.host_schedule import MAX_SORTED_BYTES, HostLimits
+from .target import LONGEST_SORTED_BYTES, MAX_SORTED_BYTES, HostTarget
+from .tile.host_schedule import HostLimits
 from .tile.tile import Tiler
 
 
@@ -44,7 +44,7 @@ class HostBackend:
 
     @property
     def sorted_bytes(self) -> int:
-        return MAX_SORTED_BYTES
+        return LONGEST_SORTED_BYTES if self.target.compresses else MAX_SORTED_BYTES
 
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         kernels = options.schedule.kernels

@@ -7,6 +7,11 @@ from ..promotion.dataclass import dataclass
 
 LONG_TRANSFORM = 128
 """Numbers of a line from which on registers hold parts of one line in its transform, not a number of each of several."""
+MAX_SORTED_BYTES = 1 << 18
+"""Bytes of the longest line that a program sorts or transforms in scratch, and the most that lines beside each other have together:
+they need stack twice, and as much again for each value that is read again. Longer lines are sorted in the memory of the result."""
+LONGEST_SORTED_BYTES = 1 << 23
+"""The same of lines in the memory of the result: as many as a block may have."""
 CACHE_LINE = 64
 """Size of a cache line in bytes."""
 
@@ -34,6 +39,11 @@ class HostTarget:
     def registers(self) -> int:
         """Vector registers: 32 with AVX-512 and on AArch64, else 16."""
         return 32 if self.has("avx512f") or self.triple.startswith("aarch64") else 16
+
+    @property
+    def compresses(self) -> bool:
+        """Whether it moves the chosen elements of a whole register side by side (`vpcompressd`)."""
+        return self.is_x86 and self.vector_bytes == 64 and self.has("avx512f")
 
     @property
     def interleaves_bytes(self) -> bool:

@@ -18,6 +18,8 @@ from ...graph.ops.expansions import as_ordered, counting, first_sorted
 from ...graph.protocols import SymbolLike
 from ...graph.symbol import Symbol
 from ...promotion.dtype import DType, float32, float64, int32, int64
+from ..target import MAX_SORTED_BYTES
+from ..tt.types import MAX_BLOCK_ELEMENTS
 
 _POSITION = (1 << 32) - 1
 """The bits of a packed key that are the position."""
@@ -31,17 +33,35 @@ def is_sorted_whole(symbol: Symbol, most_bytes: int) -> bool:
     if symbol.op.name not in ("sort", "sorted_positions", "least_positions"):
         return False
     extent = symbol.inputs[0].shape[symbol.attrs["axis"]]
-    size = 4 if symbol.op.name == "sort" and symbol.dtype.bits < 64 else 8
-    if not isinstance(extent, int) or extent < 1:
+    if not isinstance(extent, int) or not 1 <= extent <= MAX_BLOCK_ELEMENTS:
         return False
     if symbol.op.name == "sort" and symbol.dtype.name == "tensor_float32":  # elements may have bits that a cast takes away
         return False
-    return size << (extent - 1).bit_length() <= most_bytes and 2 * extent <= _SPARE[int32]
+    if symbol.op.name == "least_positions":  # few of a long line are chosen otherwise
+        most_bytes = min(most_bytes, MAX_SORTED_BYTES)
+    return _bytes_of(symbol, extent) <= most_bytes and 2 * extent <= _SPARE[int32]
+
+
+def _bytes_of(symbol: Symbol, extent: int) -> int:
+    """Returns the bytes of a block that has a line of so many keys."""
+    size: int = 4 if symbol.op.name == "sort" and symbol.dtype.bits < 64 else 8
+    return size << (extent - 1).bit_length()
 
 
 def sorted_whole(symbol: Symbol, x: SymbolLike) -> SymbolLike:
-    """Returns the elements of `x` in order, or the positions that put keys in order, as `symbol` says."""
-    axis = symbol.attrs["axis"]
+    """Returns the elements of `x` in order, or the positions that put keys in order, as `symbol` says.
+
+    Lines that are sorted in memory lie there as one piece, so the axis becomes the last one.
+    """
+    axis, last = symbol.attrs["axis"], len(x.shape) - 1
+    if axis < last and _bytes_of(symbol, x.shape[axis]) > MAX_SORTED_BYTES:
+        order = tuple([last if d == axis else axis if d == last else d for d in range(last + 1)])
+        found = _sorted_along(symbol, apply("permute", x, axes=order), last)
+        return apply("permute", found, axes=order)
+    return _sorted_along(symbol, x, axis)
+
+
+def _sorted_along(symbol: Symbol, x: SymbolLike, axis: int) -> SymbolLike:
     if symbol.op.name == "least_positions":
         return first_sorted(x, symbol.attrs["k"])
     if symbol.op.name == "sorted_positions":

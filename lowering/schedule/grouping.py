@@ -19,6 +19,7 @@ from ...graph.symbol import Symbol
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError
 from ..nest import Extent, Template
+from ..target import MAX_SORTED_BYTES
 from .attention import Attention, find_attention
 from .costs import RECOMPUTE_LIMIT, STEP_LIMIT, op_cost, stored_operand
 from .extents import is_one
@@ -439,6 +440,8 @@ class Grouping:
         group.splittable.difference_update(axis_map[symbol.attrs["axis"]])
         group.reads[symbol.id] = (axis_map,)
         self._add_member(symbol, group, axis_map)
+        if symbol.op.name == "sort_block" and symbol.shape[symbol.attrs["axis"]] * symbol.dtype.itemsize > MAX_SORTED_BYTES:
+            self.sealed.add(symbol.id)  # it is sorted in the memory of a store
 
     def _group_ordered(self, symbol: Symbol) -> None:
         """Opens a group for one operation that works in the memory of its result; nothing joins it."""

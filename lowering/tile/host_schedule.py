@@ -16,7 +16,7 @@ from ...promotion.errors import InternalError
 from ..choices.options import FEW_THREADS
 from ..nest import Extent, Nest
 from ..schedule.traffic import bytes_read, bytes_written
-from ..target import CACHE_LINE, LONG_TRANSFORM, HostTarget
+from ..target import CACHE_LINE, LONG_TRANSFORM, MAX_SORTED_BYTES, HostTarget
 from .axes import capped, inner_axis, next_axis, ordered_blocks, transposed_axis
 from .blocks import power_of_two
 from .schedule import Schedule
@@ -41,9 +41,6 @@ WIDEST_MAP_BLOCK = 4096
 MANY_FACTORS, MIN_KEPT_COLUMNS = 16, 64
 """Bytes of factors for each column from which on it counts that they stay in a cache; the least columns of a block then."""
 LONGEST_WHOLE_ROW = 16384
-MAX_SORTED_BYTES = 1 << 18
-"""The longest line that a program puts in order as a whole, and the most that lines beside each other have together: they need
-stack twice, and as much again for each value that is read again."""
 CHUNK = 2048
 COLUMN_CHUNK = 8
 REDUCED_COLUMNS, MAX_REDUCED_COLUMNS, COLUMN_PIECE = 512, 2048, 4096

@@ -2,8 +2,10 @@
 
     lines along rows ─ turn ─► a lane for each line ─ network ─ turn ─► lines along rows
     few long lines   ─ turn ─► a lane for each piece of one line ─ network, lanes joined ─ turn ─► the line
+                     ─ partitions in place ─► the line                                   (where processors compress registers)
 
-A line without enough others beside it is cut into as many pieces as a register has lanes.
+A line without enough others beside it is cut into as many pieces as a register has lanes. What is only stored is partitioned in
+the memory of the store, however long it is.
 """
 
 from __future__ import annotations
@@ -12,15 +14,20 @@ import math
 
 from xdsl.ir import Operation
 
-from ...elementwise import constant, identity
+from ...elementwise import constant, identity, memory_element
 from ...syntax import attributes, element_name, shape_of
-from ...values import V
+from ...values import V, i64, integer, is_integer
 from ..context import KernelContext
 from ..loops.coordinates import decompose_mask, memory_size_of
+from ..memory.only_stores import only_store
 from ..memory.transpose import transpose_into
-from ..nodes import Map, Node, Splat, Stored, dense
+from ..nodes import Map, Node, Pointers, Splat, Stored, dense
 from ..scalars import is_constant
 from .network import SQUARE, JoinedLanes, Rows, SortedLines
+from .quicksort import SortedLine
+
+SHORT = 8192
+"""Bytes of a line from which on it is sorted by partitions."""
 
 
 def lower_sort(k: KernelContext, op: Operation) -> None:
@@ -31,26 +38,91 @@ def lower_sort(k: KernelContext, op: Operation) -> None:
         k.define(result, node)
         return
     count = _count(node, axis)
+    if _defer_line(k, op, node, axis, count):
+        return
+    k.define(result, _sorted_block(k, node, axis, count))
+
+
+def _sorted_block(k: KernelContext, node: Node, axis: int, count: int) -> Stored:
+    """Emits a sort in scratch. count: from where on along the axis the block holds the largest number."""
+    shape, elem = node.shape, node.elem
     block = k.nests.materialize(node, k.ev.scratch(shape, elem, pad=shape[-1]))
     beside = math.prod(shape[axis + 1 :])
     if beside > 1:
         _each_group(k, block, axis, beside, count)
-        k.define(result, block)
-        return
+        return block
     extent, lines, lanes = shape[axis], math.prod(shape[:axis]), k.ev.lanes_for(elem)
     pieces = min(lanes, extent // SQUARE)
     matrix = Stored((lines, extent), elem, block.pointer, (extent, 1), block.memory)
-    if lines < 2 or (lines <= lanes // 4 and pieces > 2 * lines):
+    found = Stored(shape, elem, block.pointer, dense(shape), block.memory)
+    is_partitioned = _is_partitioned(k, elem, extent)
+    if lines < 2 or is_partitioned or (lines <= lanes // 4 and pieces > 2 * lines):
         with k.f.loop(0, lines) as state, k.ev.scope():
             at = k.f.gep(block.pointer, k.ev.s.mul(state.index, k.ev.s.constant(extent)), block.memory)
-            _sort_line(k, Stored((extent,), elem, at, (1,), block.memory), max(1, pieces))
-        k.define(result, Stored(shape, elem, block.pointer, dense(shape), block.memory))
-        return
+            if is_partitioned:
+                _partition(k, at, elem, count)
+            else:
+                _sort_line(k, Stored((extent,), elem, at, (1,), block.memory), max(1, pieces))
+        return found
     turned = k.ev.scratch((extent, lines), elem, pad=lines)
     transpose_into(k.ev, matrix, turned)
     _sort_lanes(k, turned, count)
     transpose_into(k.ev, turned, matrix)
-    k.define(result, Stored(shape, elem, block.pointer, dense(shape), block.memory))
+    return found
+
+
+def _is_partitioned(k: KernelContext, elem: str, extent: int) -> bool:
+    """Whether a line of so many elements is sorted by partitions."""
+    return k.ev.target.compresses and elem in ("i32", "i64") and extent * memory_size_of(elem) > SHORT
+
+
+def _partition(k: KernelContext, line: V, elem: str, count: int) -> None:
+    """Sorts the first `count` elements in place."""
+    k.f.call(k.f.module.provide(SortedLine(elem)), "void", [line, i64(count), i64(2 * count.bit_length())])
+
+
+def _defer_line(k: KernelContext, op: Operation, node: Node, axis: int, count: int) -> bool:
+    """Leaves the sort of one line to the store of its result, if nothing else reads that; returns whether it does.
+
+    The line is put in order in the memory of the store, which must not be what the block is loaded from.
+    """
+    extent, store = node.shape[axis], only_store(op)
+    if store is None or k.bounds is not None or math.prod(node.shape) != extent or not _is_partitioned(k, node.elem, extent):
+        return False
+    if k.ordering is not None and k.ordering.may_overwrite(store):
+        return False
+    location = k.f.location
+
+    def emit(pointers: Pointers, mask: Node | None, streaming: bool) -> None:
+        here, k.f.location = k.f.location, location
+        line = _stored_line(k, pointers, mask, axis, count)
+        if line is None:
+            found = _sorted_block(k, node, axis, count)
+            k.f.location = here
+            k.nests.store(pointers, found, mask, streaming)
+            return
+        k.nests.store(pointers, node, mask, False)
+        _partition(k, line[0], node.elem, line[1])
+        k.f.location = here
+
+    k.deferred[op.results[0]] = emit
+    return True
+
+
+def _stored_line(k: KernelContext, pointers: Pointers, mask: Node | None, axis: int, count: int) -> tuple[V, int] | None:
+    """Returns where the elements of a stored line begin and how many are stored, if they lie side by side; else None.
+
+    count: from where on the block holds the largest number. All before must be stored: others would take their part.
+    """
+    bounds, others = decompose_mask(mask)
+    element = memory_element(pointers.pointee)
+    step = pointers.offset.coefficients[axis]
+    if others or pointers.rest is not None or pointers.unit != element or step is None or not is_integer(step, 1):
+        return None
+    if not all(bound.dim == axis and is_constant(bound.limit) for bound in bounds):
+        return None
+    stored = min([pointers.shape[axis], *[integer(bound.limit) for bound in bounds]])
+    return (k.f.gep(pointers.base, pointers.offset.base, element), stored) if stored >= count else None
 
 
 def _count(node: Node, axis: int) -> int:

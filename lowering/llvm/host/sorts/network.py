@@ -282,6 +282,18 @@ def chosen_lanes(f: Function, low: V, high: V, lanes: int, bit: int) -> V:
     return f.shuffle(low, high, [lane + lanes * bool(lane & bit) for lane in range(lanes)])
 
 
+def merged_lanes(f: Function, value: V, lanes: int, width: int) -> V:
+    """Returns a register whose runs of `width` lanes are in order, of one in which both halves of each are."""
+    across = width - 1
+    bit = width // 2
+    while bit:
+        low, high = compare(f, value, swapped_lanes(f, value, lanes, across))
+        value = chosen_lanes(f, low, high, lanes, bit)
+        bit //= 2
+        across = bit
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class JoinedLanes:
     """The function that merges the lanes of sorted rows, so that lane after lane is in order.
