@@ -18,7 +18,7 @@ from .extents import at_most, contiguous_strides, exact_quotient, is_one, is_zer
 from .grouping import Grouping
 from .groups import Group
 from .indexing import ZERO, AxisMap, Index, add, constant_index, linear, map_indices, scale, shift
-from .views import reshape_groups, storage_root
+from .views import is_counting, is_number, reshape_groups, storage_root
 
 INT64 = DType("int64")
 BOOL = DType("bool")
@@ -81,11 +81,6 @@ class Entry:
             at,
             lines,
         )
-
-
-def _is_number(symbol: Symbol) -> bool:
-    """Whether a symbol is a constant of one element, with a name or without: kernels hold its value, on which code depends."""
-    return symbol.op.name in ("constant", "weight") and symbol.attrs["value"].size == 1
 
 
 def _view_position(index: tuple[Index, ...], terms: Sequence[tuple[int, int]], start: Extent) -> Index:
@@ -259,18 +254,28 @@ class BodyBuilder:
             )
         if kind == "index":
             return self._gather(symbol, index, guard)
+        if is_counting(symbol):
+            return self._position(symbol, index)
         return self._anchor(symbol, index)
+
+    def _position(self, symbol: Symbol, index: tuple[Index, ...]) -> int:
+        """Emits how many ones a running sum has added up at a position, all before it or with its own."""
+        axis = symbol.attrs["axis"]
+        after = 0 if symbol.attrs["exclusive"] else 1
+        if symbol.attrs["reverse"]:
+            return self.index_value(shift(scale(index[axis], -1), symbol.shape[axis] + (after - 1)))
+        return self.index_value(shift(index[axis], after))
 
     def _source(self, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
         name = symbol.op.name
         if name == "dim_value":
             return self.extent_value(symbol.attrs["extent"])
-        if _is_number(symbol):
+        if is_number(symbol):
             return self.constant(np.asarray(symbol.attrs["value"]).reshape(()), symbol.dtype)
         return self._load(symbol, symbol, index, guard)
 
     def _load(self, root: Symbol, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
-        if root.op.name == "dim_value" or _is_number(root):
+        if root.op.name == "dim_value" or is_number(root):
             return self._source(root, (ZERO,) * len(root.shape), guard)
         offset, terms, dynamic = linear(index, contiguous_strides(symbol.shape))
         mask = 0

@@ -33,7 +33,7 @@ from .groups import (
     reshaped_map,
 )
 from .indexing import AxisMap
-from .views import storage_point, storage_root
+from .views import is_counting, storage_point, storage_root
 
 MAX_DEPTH = 96
 """Longest chain of symbols evaluated inline; longer ones are cut by a store, which bounds kernel size and
@@ -184,11 +184,11 @@ class Grouping:
                 self._group_reduce(symbol)
             elif kind == "contract":
                 self._group_contract(symbol)
-            elif kind == "scan":
+            elif kind == "scan" and not is_counting(symbol):
                 self._group_scan(symbol)
             elif kind == "ordered":
                 self._group_ordered(symbol)
-            elif kind in ("index", "join"):
+            elif kind in ("index", "join", "scan"):
                 if symbol.op.name != "concat" or not self._group_concat(symbol):
                     self._float(symbol)
             elif kind != "source":

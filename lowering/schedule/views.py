@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from ...graph.symbol import Symbol
-from ...promotion.dtype import int8, uint8
+from ...promotion.dtype import int8, int64, uint8
 from ..nest import Extent
 from .extents import contiguous_strides, is_one, is_zero
 from .groups import Group
@@ -45,6 +45,23 @@ def reshape_groups(source: tuple[Extent, ...], target: tuple[Extent, ...]) -> Di
     if source_start < len(source_dims) or target_start < len(target_dims):
         groups.append((tuple(source_dims[source_start:]), tuple(target_dims[target_start:])))
     return tuple(groups)
+
+
+def is_counting(symbol: Symbol) -> bool:
+    """Returns whether a symbol is a running sum of ones, whose elements are the positions along its axis."""
+    if symbol.op.name != "cumsum" or symbol.dtype is not int64:
+        return False
+    operand = symbol.inputs[0]
+    while operand.op.name in ("broadcast_to", "reshape"):
+        operand = operand.inputs[0]
+    if operand.op.name == "dim_value":
+        return is_one(operand.attrs["extent"])
+    return is_number(operand) and int(operand.attrs["value"].reshape(())) == 1
+
+
+def is_number(symbol: Symbol) -> bool:
+    """Whether a symbol is a constant of one element, with a name or without: kernels hold its value, on which code depends."""
+    return symbol.op.name in ("constant", "weight") and symbol.attrs["value"].size == 1
 
 
 def storage_root(symbol: Symbol) -> Symbol:
