@@ -8,8 +8,9 @@ from ..promotion.dataclass import dataclass
 LONG_TRANSFORM = 128
 """Numbers of a line from which on registers hold parts of one line in its transform, not a number of each of several."""
 MAX_SORTED_BYTES = 1 << 18
-"""Bytes of the longest line that a program sorts or transforms in scratch, and the most that lines beside each other have together:
-they need stack twice, and as much again for each value that is read again. Longer lines are sorted in the memory of the result."""
+"""Bytes of the longest line that a program sorts or transforms in scratch, and the most that lines beside each other have
+together: they need stack twice, and as much again for each value that is read again. Longer lines are sorted in the memory
+of the result."""
 LONGEST_SORTED_BYTES = 1 << 23
 """The same of lines in the memory of the result: as many as a block may have."""
 CACHE_LINE = 64

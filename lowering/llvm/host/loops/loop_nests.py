@@ -47,6 +47,7 @@ from .interleaved import interleaved
 from .invariants import spread
 from .lane_masks import only_first_lane
 from .nontemporal_stores import lies_along, to_line
+from .unwritten_lanes import clear_unwritten
 from .vector_loop import vector_loop
 
 _FREE = frozenset({"tt.bitcast", "arith.bitcast"})
@@ -296,12 +297,13 @@ class LoopNests:
     def nest(self, shape: tuple[int, ...], bounds: Sequence[Bound], nodes: Sequence[Node],
              effect: Callable[[Coordinates, V | None], None],
              start: Callable[[Coordinates], V] | None = None, beyond: bool = False,
-             whole: bool = False) -> None:  # fmt: skip
+             whole: bool = False, into: Stored | None = None) -> None:  # fmt: skip
         """Runs `effect` at every coordinate within the bounds; spills values that later nests read.
 
         `start`: returns where along the vector dimension, which is missing in the coordinates, whole vectors begin.
         beyond: the last vector may reach beyond the bounds.
         whole: vectors without masks are worth code of their own, however long it is.
+        into: the scratch that the effect writes.
         """
         ev = self.ev
         self.materialize_operands(nodes)
@@ -331,6 +333,8 @@ class LoopNests:
                 unroll = self.unroll(nodes, shape[inner] // n)
                 once = unroll == 1 and not whole and self._is_long(nodes) and ev.target.has("avx512f")  # masks are free
                 vector_loop(ev, shape[inner], bounds, inner, n, unroll, body, (), first, beyond, once, rest)
+            written = [memory for _, memory in spilled] + ([] if into is None else [into])
+            clear_unwritten(ev, written, coordinates, inner, bounds, rest)
         for node, memory in spilled:
             self.spill(node, memory, bounds)
 
@@ -472,7 +476,7 @@ class LoopNests:
         if beyond:  # values that were spilled only within bounds may be loaded again
             spilled = [found for found, (_, _, within) in ev.replacement.items() if not within]
             beyond = not reads_memory(node, scratch=False, kept=spilled)
-        self.nest(node.shape, bounds, [node], write, beyond=beyond)
+        self.nest(node.shape, bounds, [node], write, beyond=beyond, into=memory)
 
     def _is_shuffled(self, load: Load) -> bool:
         """Whether rows are read through computed offsets, such as `column % n`, which are the same in every row."""

@@ -19,6 +19,7 @@ from ...values import FALSE, TRUE, V, i64, integer, is_constant, is_integer
 from ..evaluate import Evaluator
 from ..loops.coordinates import Bound, decompose_mask, memory_size_of, reads_memory
 from ..loops.loop_nests import LoopNests
+from ..loops.unwritten_lanes import clear_beyond
 from ..loops.zero_limits import is_kept, is_zero, zero_limits
 from ..nodes import Affine, Load, Map, Node, Splat, Stored, View, view
 from ..reduce.combine import Combine
@@ -26,7 +27,7 @@ from ..reduce.loops import reduce
 from ..scalars import ZERO
 from .across_pairs import STEPS, LeftPairs
 from .decoding import Decoding
-from .operands import EVERYTHING, Operand, Wanted, cut, shared_limits
+from .operands import EVERYTHING, Operand, Wanted, cut, rows_of, shared_limits
 from .pairs import Pairs
 from .panels import Panel, panel_vectors
 from .quads import Quads, form_of
@@ -251,8 +252,13 @@ class Dots:
             if product is not None:
                 return product
         fresh = into is None
-        target = target or (ev.scratch(c.shape, c.elem) if into is None else into)
         overwrite = fresh and isinstance(c, Splat) and is_zero(c)
+        if target is None:
+            target = ev.scratch(c.shape, c.elem) if into is None else into
+            if overwrite:
+                whole = self._whole(target, wanted.result)
+                if whole.limits(1):
+                    clear_beyond(ev, target, self._limit(c.shape[0], (whole, 0)), self._limit(c.shape[1], (whole, 1)))
         if fresh and not overwrite:
             self.nests.materialize(c, target, wanted.result)
         self._multiply_into(target, a, b, c, precision, not overwrite, wanted, ordered)
@@ -263,7 +269,7 @@ class Dots:
     ) -> None:
         tf32 = precision == "tf32" and c.elem == "f32"
         elem = _summed(c.elem)
-        left = self._operand(a, elem, False, tf32)
+        left = self._operand(a, elem, False, tf32, wanted.left)
         coded = None if tf32 else self._coded(b, elem)
         if coded is not None and _missing(left, coded, self._whole(target, wanted.result)).anything():
             coded = None  # what is missing is looked at as it is multiplied
@@ -337,7 +343,7 @@ class Dots:
         n, vectors = machine.vector_bytes // memory_size_of("i32"), self._vectors(columns)
         if quads is not None and quads.columns % (vectors * n):
             quads = None
-        left = left or self._bytes_in_place(a, b, wanted) or self._side_by_side(a, "i8")
+        left = left or self._bytes_in_place(a, b, wanted) or self._side_by_side(a, "i8", (*rows_of(wanted), *self.limits(a)))
         right = self._operand(b, "i8", True, False) if quads is None else Operand(quads.pointer, ZERO, ZERO, quads.bounds)
         stored = 0 if quads is None else quads.columns
         ragged = not stored and (bool(right.limits(1)) or columns % (vectors * n) != 0)
@@ -394,7 +400,7 @@ class Dots:
         left = self._direct(a, "i16")
         paired = left is not None and is_integer(left.row, 1) and not is_integer(left.column, 1)
         if left is None or not paired:
-            left = self._side_by_side(a, "i16", limits[0])
+            left = self._side_by_side(a, "i16", (*wanted.left, *limits[0]))
         left = replace(left, bounds=limits[0])
         if paired:
             left = self._in_pairs(left, a.shape)

@@ -35,12 +35,22 @@ class Operand:
         return {bound.limit.operand() for bound in self.bounds if bound.dim == dim}
 
 
+def rows_of(bounds: Sequence[Bound]) -> tuple[Bound, ...]:
+    """Returns the bounds of rows."""
+    return tuple([bound for bound in bounds if bound.dim == 0])
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """The bounds beyond which the product, and its right operand, are never read."""
 
     result: Sequence[Bound] = ()
     right: Sequence[Bound] = ()
+
+    @property
+    def left(self) -> tuple[Bound, ...]:
+        """The bounds beyond which rows of the left operand, which are those of the result, are never read."""
+        return rows_of(self.result)
 
     @property
     def turned(self) -> Wanted:

@@ -152,4 +152,3 @@ def add_zeros(
         c = f.gep(factors.c, start, element)
         region = Region(done.rows, s.sub(all_.columns, start), done.depth)
         add((start, all_.columns), replace(no_b, c=c), region)
-

@@ -14,6 +14,7 @@ from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompos
 from ..loops.invariants import spread
 from ..loops.loop_nests import LoopNests
 from ..loops.padding_values import limits_along, padding_value
+from ..loops.unwritten_lanes import clear_last, clear_unwritten
 from ..loops.vector_loop import vector_loop
 from ..nodes import Map, Node, Splat, Stored, cost
 from ..scalars import ZERO
@@ -56,6 +57,8 @@ def reduce(
     kept = tuple(d for d in range(len(shape)) if d != axis)
     result_shape = tuple(shape[d] for d in kept)
     memories = [nests.ev.scratch(result_shape, o.elem) for o in operands] if result_shape else []
+    for memory in memories:
+        clear_last(nests.ev, memory, [Bound(kept.index(b.dim), b.limit) for b in wanted if b.dim != axis])
     limits = {(b.dim, b.limit.operand()) for b in wanted}
     cut = any(b.dim != axis and (b.dim, b.limit.operand()) not in limits for b in bounds)
     starts = fills = None
@@ -222,6 +225,7 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
                 with f.loop(n, shape[axis], n, first, at_least_once=True) as state, ev.scope():
                     state.next = body(Coordinate(state.index, 0, n), None, list(state.values))
                 copies = [list(state.results)]
+        clear_unwritten(ev, [memory for _, memory in saved], coordinates, axis, bounds, n)
         while len(copies) > 1:
             pairs = [merge(a, b) for a, b in zip(copies[::2], copies[1::2], strict=False)]
             copies = pairs + copies[len(pairs) * 2 :]

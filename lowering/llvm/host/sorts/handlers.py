@@ -15,7 +15,7 @@ import math
 from xdsl.ir import Operation
 
 from ...elementwise import constant, identity, memory_element
-from ...syntax import attributes, element_name, shape_of
+from ...syntax import attributes
 from ...values import V, i64, integer, is_integer
 from ..context import KernelContext
 from ..loops.coordinates import decompose_mask, memory_size_of
@@ -33,8 +33,7 @@ SHORT = 8192
 def lower_sort(k: KernelContext, op: Operation) -> None:
     result = op.results[0]
     node, axis = k.node(op.operands[0]), int(attributes(op)["axis"])
-    shape, elem = shape_of(result.type), element_name(result.type)
-    if shape[axis] == 1:
+    if node.shape[axis] == 1:
         k.define(result, node)
         return
     count = _count(node, axis)

@@ -1,16 +1,16 @@
 """Sorts a long line in place by partitions of whole registers, down to lines that a network sorts.
 
-A partition compares a register with the pivot and compresses what is below it and what is not, as processors with AVX-512 do in an
-instruction each. It is that of Bramas, "A Novel Hybrid Quicksort Algorithm Vectorized using AVX-512 on Intel Skylake", 2017: the
-elements at both ends are put aside, which leaves room for whole registers to be written at either end, and of what is left those
-elements are read next on whose side there is less room.
+A partition compares a register with the pivot and compresses what is below it and what is not, as processors with AVX-512 do in
+an instruction each. It is that of Bramas, "A Novel Hybrid Quicksort Algorithm Vectorized using AVX-512 on Intel Skylake", 2017:
+the elements at both ends are put aside, which leaves room for whole registers to be written at either end, and of what is left
+those elements are read next on whose side there is less room.
 
     line   │ smaller │ room │ unread ……………………………… unread │ room │ others │
                       └─ smaller ones are written here        └─ and the others here
 
-The pivot is a median of elements at even distances. An adversary who knows that can make partitions one-sided, so the number of
-partitions that a part has behind it is limited, as in introsort (Musser, "Introspective sorting and selection algorithms", 1997):
-what is left then is sorted as a heap. Elements that are equal to a pivot that nothing is below are taken out by a second partition.
+The pivot is a median of elements at even distances. An adversary who knows that can make partitions one-sided, so the number
+of partitions that a part has behind it is limited, as in introsort (Musser, "Introspective sorting and selection algorithms",
+1997): what is left then is sorted as a heap. Elements equal to a pivot that nothing is below are taken out by a second partition.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class SortedLine(_Part):
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         line, count, levels = f.params
         waiting = f.alloca("i64", 3 * PENDING, 8)
-        names = [f.label(name) for name in ("part", "short", "long", "heap", "split", "equal", "rest", "two", "next", "take", "done")]
-        part, short, long, heap, split, equal, rest, two, following, take, done = names
+        part, short, long, heap, split, equal = (f.label(name) for name in ("part", "short", "long", "heap", "split", "equal"))
+        rest, two, following, take, done = (f.label(name) for name in ("rest", "two", "next", "take", "done"))
         entry = f.block
         f.branch(part)
 
@@ -257,7 +257,8 @@ class _Pivot(_Part):
         def samples(number: int) -> V:
             start = f.gep(line, f.mul(distance, i64(number)), self.elem)
             kind = f"v{lanes}{self.elem}"
-            pointers = f.op(f"getelementptr {self.elem}, ptr {start.operand()}, {offsets.type} {offsets.operand()}", f"<{lanes} x ptr>")
+            address = f"getelementptr {self.elem}, ptr {start.operand()}, {offsets.type} {offsets.operand()}"
+            pointers = f.op(address, vector("ptr", lanes))
             mask = f.splat(const(1, "i1"), lanes)
             name = f"llvm.masked.gather.{kind}.v{lanes}p0"
             f.module.declare(name, self.type, [pointers.type, "i32", mask.type, self.type])
@@ -357,14 +358,15 @@ class SortedHeap(_Part):
 
     def _sift(self, f: Function, line: V, root: V, count: V, value: V) -> None:
         """Puts a value in at the root of a heap or below, as deep as larger elements are, which move up."""
-        down, child, right, chosen, up, placed = (f.label(name) for name in ("down", "child", "right", "chosen", "up", "placed"))
+        down, child, right = (f.label(name) for name in ("down", "child", "right"))
+        chosen, up, settled = (f.label(name) for name in ("chosen", "up", "settled"))
         before = f.block
         f.branch(down)
         f.start(down)
         at, moved = V(f.fresh("c"), "i64"), V(f.fresh("m"), "i64")
         f.emit(f"{at.operand()} = phi i64 [ {root.operand()}, %{before} ], [ {moved.operand()}, %{up} ]")
         left = f.add(f.add(at, at), i64(1))
-        f.cond_branch(f.icmp("slt", left, count), child, placed)
+        f.cond_branch(f.icmp("slt", left, count), child, settled)
         f.start(child)
         other = f.add(left, i64(1))
         f.cond_branch(f.icmp("slt", other, count), right, chosen)
@@ -375,9 +377,9 @@ class SortedHeap(_Part):
         f.start(chosen)
         f.emit(f"{moved.operand()} = phi i64 [ {left.operand()}, %{child} ], [ {larger.operand()}, %{right} ]")
         found = self._at(f, line, moved)
-        f.cond_branch(f.icmp("sgt", found, value), up, placed)
+        f.cond_branch(f.icmp("sgt", found, value), up, settled)
         f.start(up)
         f.store(found, f.gep(line, at, self.elem), self.size)
         f.branch(down)
-        f.start(placed)
+        f.start(settled)
         f.store(value, f.gep(line, at, self.elem), self.size)

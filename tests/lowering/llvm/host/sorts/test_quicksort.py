@@ -1,4 +1,4 @@
-"""Lines that are sorted by partitions, against NumPy: every function by itself, behind a page that nobody may touch, and in graphs."""
+"""Lines that are sorted by partitions, against NumPy: each function before a page that nobody may touch, and in graphs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def call(function: SortedLine | Partition | SortedHeap, line: np.ndarray, *rest:
     """Runs a function on a copy of a line that ends where memory does; returns the line then, and the result."""
     memory = Fenced(np.concatenate([np.full(4, 77, line.dtype), line]))
     first = memory.address + 4 * line.itemsize
-    types = [ctypes.c_void_p if t == "ptr" else ctypes.c_int32 if t == "i32" else ctypes.c_int64 for t, _ in function.parameters]
+    kinds = {"ptr": ctypes.c_void_p, "i32": ctypes.c_int32, "i64": ctypes.c_int64}
+    types = [kinds[kind] for kind, _ in function.parameters]
     run = ctypes.CFUNCTYPE(ctypes.c_int64, *types)(_linked(function)[function.name])
     found = run(first, line.size, *rest)
     result = np.empty_like(line)
@@ -89,7 +90,8 @@ def test_a_partition_divides_a_line(elem: str, size: int) -> None:
         for pivot in {int(each) for each in np.quantile(line.astype(object), [0, 0.5, 1], method="lower")}:
             found, smaller = call(Partition(elem), line, pivot)
             assert smaller == (line < pivot).sum(), name
-            assert (found[:smaller] < pivot).all() and (found[smaller:] >= pivot).all(), name
+            assert (found[:smaller] < pivot).all(), name
+            assert (found[smaller:] >= pivot).all(), name
             assert np.array_equal(np.sort(found), np.sort(line)), name
 
 
