@@ -43,7 +43,8 @@ def compile_graph(graph: Graph, backend: Backend[L], options: Options) -> Compil
 @gc_paused()
 def tile_graph(graph: Graph, backend: Backend[L], options: Options) -> Tiled:
     """Returns the block programs of a finished graph, after the passes that belong to its numerics."""
-    lines = WholeLines(backend.sorted_bytes, backend.sorted_bytes > 0 and options.numerics != "reproducible")
+    is_free = backend.sorted_bytes > 0 and options.numerics != "reproducible"
+    lines = WholeLines(backend.sorted_bytes, is_free, is_free)
     tiled = backend.tile(backend.lay_out(scheduled(expanded(graph, lines)), options), options)
     run_tiled_pipeline([program.func for program in tiled.programs], options.numerics)
     return tiled

@@ -24,6 +24,7 @@ from ...promotion.arrays import Array
 from ...promotion.dtype import int8, int32
 from ...promotion.errors import InternalError
 from .constant_values import holds_array
+from .narrow_products import is_narrow_product, sum_of_products
 from .ratios import is_arctangent_of_ratio
 from .sorted_lines import is_sorted_whole, sorted_whole
 from .transformed_lines import is_transform_of_lines, transformed_whole
@@ -49,13 +50,15 @@ def expand(graph: Graph, lines: WholeLines = NO_LINES) -> Graph:
     if not graph.finished:
         raise InternalError(f"expand: graph {graph.name!r} is not finished")
     current, outputs = graph, graph.outputs
-    while any(_has_expansion(symbol) for symbol in current.symbols):
+    while any(_has_expansion(symbol, lines) for symbol in current.symbols):
         current, outputs = _rewrite(current, outputs, lines)
     return _interned(graph, current, outputs)
 
 
-def _has_expansion(symbol: Symbol) -> bool:
+def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
     is_composite = symbol.op.kind == "composite" and not is_wide(symbol)
+    if lines.columns and is_narrow_product(symbol):
+        return True
     return is_composite or _is_long_reduction(symbol) or _is_widened_product(symbol) or is_arctangent_of_ratio(symbol)
 
 
@@ -78,6 +81,8 @@ def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], lines: WholeLines) -> tu
                 result = _made(sorted_whole(symbol, operands[0]))
             elif lines.transforms and is_transform_of_lines(symbol):
                 result = _made(transformed_whole(symbol, operands[0]))
+            elif lines.columns and is_narrow_product(symbol):
+                result = _made(sum_of_products(*operands))
             elif symbol.op.kind == "composite" and not is_wide(symbol):
                 result = _expansion(symbol, operands)
             elif _is_long_reduction(symbol):

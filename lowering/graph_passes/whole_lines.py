@@ -12,10 +12,12 @@ class WholeLines(NamedTuple):
         sorted_bytes: the longest line that they put in order; 0 for none.
         transforms: whether they do Fourier transforms of them. In reproducible numerics none do: sums are in another order
             than those of products, which all devices compute.
+        columns: whether they store the columns of a narrow product together. In reproducible numerics products are chains.
     """
 
     sorted_bytes: int = 0
     transforms: bool = False
+    columns: bool = False
 
 
 NO_LINES = WholeLines()

@@ -33,6 +33,7 @@ from .groups import (
     reshaped_map,
 )
 from .indexing import AxisMap
+from .interleaving import interleaves
 from .views import is_counting, storage_point, storage_root
 
 MAX_DEPTH = 96
@@ -84,6 +85,7 @@ class Grouping:
         self.attention_values = {match.values: match.scores for match in self.attention.values()}
         self.group_of: dict[int, Group] = {}
         self.sealed: set[int] = set()  # members nothing may join
+        self.interleaved: set[int] = set()  # floating concatenations that one kernel stores, and what is computed of them
         self.stored: dict[int, int] = {}  # storage root -> mask of the groups that write it
         self.must_store: set[int] = set()  # floating symbols that must be stored; storage.py chooses where
         self.parts: dict[int, list[PartStore]] = {}  # group bit -> its stores into concatenations
@@ -210,6 +212,8 @@ class Grouping:
                 cost += self.cost[operand.id]
                 if self.depth[operand.id] >= depth:
                     depth = self.depth[operand.id] + 1
+        if symbol.op.kind == "map" and any(operand.id in self.interleaved for operand in symbol.inputs):
+            self.interleaved.add(symbol.id)
         self.direct[symbol.id] = before
         self.cost[symbol.id] = min(cost + op_cost(symbol), 1 << 20)
         if symbol.op.name == "concat":  # the choice of its first part is that of the last one to be made
@@ -378,6 +382,8 @@ class Grouping:
             self.direct[symbol.id] = self.dependency(operand)
             self.cost[symbol.id] = 1
             return
+        if operand.id in self.interleaved:
+            self.interleaved.add(symbol.id)
         self.direct[symbol.id] = self.direct[operand.id]
         self.cost[symbol.id] = 1 if self.in_memory(operand) else self.cost[operand.id]
         self.depth[symbol.id] = 0 if self.in_memory(operand) else self.depth[operand.id] + 1
@@ -407,6 +413,8 @@ class Grouping:
                 if self.depth[symbol.id] >= MAX_DEPTH:
                     self.sealed.add(symbol.id)
                 return
+        if operand.id in self.interleaved and len(operand.shape) - 1 not in over and not self.in_memory(operand):
+            self.must_store.add(storage_root(operand).id)  # a lane of another one would choose among all parts
         before = self.require(operand)
         found = self._reducing.get((operand.id, over))
         group = None if found is None else self.groups[self._living(found.bit)]
@@ -521,9 +529,10 @@ class Grouping:
         return before
 
     def _group_concat(self, symbol: Symbol) -> bool:
-        """Stores a concatenation part by part when a group computes one of the parts, or there are many; others float as
-        guarded loads."""
+        """Stores a concatenation part by part if a group computes one, or there are many; others float as guarded loads."""
         if len(symbol.inputs) <= MAX_PARTS and all(self.base_group(operand) is None for operand in symbol.inputs):
+            if interleaves(symbol, self.in_memory):
+                self.interleaved.add(symbol.id)
             return False
         self.store_parts(symbol)
         return True

@@ -123,12 +123,14 @@ def _drop_cheap_stores(grouping: Grouping, bound: Collection[int]) -> None:
 
 
 def _store(grouping: Grouping, symbol: Symbol, users: int) -> None:
-    if symbol.op.name == "concat":
+    if symbol.op.name == "concat" and symbol.id not in grouping.interleaved:
         grouping.store_parts(symbol)
         for bit in _bits(users):
             grouping.before[bit] |= grouping.stored[symbol.id] & ~bit
         return
-    host = _host(grouping, symbol, users) or _sibling(grouping, symbol, users)
+    host = None
+    if symbol.id not in grouping.interleaved:
+        host = _host(grouping, symbol, users) or _sibling(grouping, symbol, users)
     if host is None:
         host = grouping.map_group(symbol)
     host.stores[symbol.id] = None

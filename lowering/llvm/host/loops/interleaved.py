@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from ...elementwise import memory_size, to_memory
 from ...values import V, element
 from ..evaluate import Evaluator
+from ..memory.gathers import are_few_apart
 from ..nodes import Flattened, Load, Map, Node, Pointers, Stored, View
-from ..scalars import is_constant
+from ..scalars import ZERO, is_constant
 from .coordinates import Bound, Coordinate, Coordinates, reads_memory, stride_of
 from .lane_masks import only_first_lane
 from .vector_loop import vector_loop
@@ -40,20 +41,31 @@ def interleaved(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence
 
 
 def _is_of_planes(ev: Evaluator, value: Node, along: int, across: int) -> bool:
-    """Whether a value reads memory along the rows of its block, or the same for all of them, and some along rows alone."""
-    planes = False
+    """Whether a value is read along rows, and some of it along rows alone."""
+    planes = read_along(ev, value, along, across)
+    return planes is not None and any(planes)
+
+
+def read_along(ev: Evaluator, value: Node, along: int, across: int) -> list[bool] | None:
+    """Returns for all that a value reads whether it lies along rows alone; None where that is not read in vectors along rows.
+
+    It is the same for all rows, or its rows are at even distances: those of planes at any, others at few elements.
+    """
+    found: list[bool] = []
     for node, row, column in _leaves(ev, value, along, across):
         if not isinstance(node, Load) or (row is not None and not ev.is_affine(node.pointers, row)):
-            return False
+            return None
         parts = [part for part in (node.mask, node.other, node.pointers.rest) if part is not None]
         if any(reads_memory(part) for part in parts):
-            return False
+            return None
         if row is None or node.pointers.offset.coefficients[row] is None:
             continue
-        if stride_of(node.pointers, row) != 1:
-            return False
-        planes = planes or column is None or stride_of(node.pointers, column) != 1
-    return planes
+        is_plane = column is None or stride_of(node.pointers, column) != 1
+        step, size = stride_of(node.pointers, row), memory_size(node.pointers.pointee)
+        if step != 1 and not is_plane and not are_few_apart(ev.f.module, size, step or 0, [], ZERO):
+            return None
+        found.append(is_plane)
+    return found
 
 
 def _leaves(ev: Evaluator, value: Node, along: int, across: int) -> Iterator[tuple[Node, int | None, int | None]]:

@@ -1,9 +1,9 @@
 """Clears lanes of scratch that no loop has written and a wider loop will read.
 
-A loop that visits a row under a limit writes as many whole registers as that takes. Another one, whose registers have more lanes
-or which takes two at a time, then works on lanes beyond. Nobody reads the results, but what the stack held before, integers and
-addresses, are denormal numbers as floats, which take processors a hundred times as long: a causal attention of 17 tokens took
-five times as long after some calls as after others.
+A loop that visits a row under a limit writes as many whole registers as that takes. Another one, whose registers have more
+lanes or which takes two at a time, then works on lanes beyond. Nobody reads the results, but what the stack held before,
+integers and addresses, are denormal numbers as floats, which take processors a hundred times as long: a causal attention of
+17 tokens took five times as long after some calls as after others.
 """
 
 from __future__ import annotations

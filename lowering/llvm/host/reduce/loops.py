@@ -9,20 +9,23 @@ from dataclasses import replace
 from .....promotion.dataclass import dataclass
 from ...elementwise import constant, identity, larger
 from ...ir import Function
-from ...values import TRUE, V, const, is_float, is_integer, lanes, vector
+from ...values import TRUE, V, const, integer, is_float, is_integer, lanes, vector
 from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask
+from ..loops.interleaved import read_along
 from ..loops.invariants import spread
 from ..loops.loop_nests import LoopNests
 from ..loops.padding_values import limits_along, padding_value
 from ..loops.unwritten_lanes import clear_last, clear_unwritten
 from ..loops.vector_loop import vector_loop
-from ..nodes import Map, Node, Splat, Stored, cost
-from ..scalars import ZERO
+from ..nodes import Map, Node, Splat, Stored, cost, view
+from ..scalars import ZERO, is_constant
 from .combine import Combine
 from .extreme_positions import reduce_positions
 from .flat import reduce_pairs
 from .row_scans import RowScan
 
+FEW = 4
+"""The most elements of rows that are reduced side by side."""
 UNROLLED = 16
 """The longest axis of a reduction across rows that is unrolled."""
 
@@ -59,8 +62,8 @@ def reduce(
     memories = [nests.ev.scratch(result_shape, o.elem) for o in operands] if result_shape else []
     for memory in memories:
         clear_last(nests.ev, memory, [Bound(kept.index(b.dim), b.limit) for b in wanted if b.dim != axis])
-    limits = {(b.dim, b.limit.operand()) for b in wanted}
-    cut = any(b.dim != axis and (b.dim, b.limit.operand()) not in limits for b in bounds)
+    named = {(b.dim, b.limit.operand()) for b in wanted}
+    cut = any(b.dim != axis and (b.dim, b.limit.operand()) not in named for b in bounds)
     starts = fills = None
     if neutral is not None:
         starts = [constant(neutral, operands[0].elem)]
@@ -69,7 +72,11 @@ def reduce(
             starts = [_start(nests, [b for b in bounds if b.dim == axis], shape[axis], starts[0], zero)]
     if cut and memories and fills is not None:
         nests.materialize(Splat(result_shape, operands[0].elem, fills[0]), memories[0])
-    if axis == nests.inner_dim(shape) or all(shape[d] == 1 for d in kept):
+    if (rest is None or rest.is_neutral) and _is_read_along_rows(nests, sources, axis, [*bounds, *wanted]):
+        turned = [view(source, shape[::-1], (1, 0)) for source in sources]
+        limits = [Bound(1 - bound.dim, bound.limit) for bound in (*bounds, *wanted)]
+        scalars = _reduce_outer(nests, turned, 0, combine, limits, starts, fills, memories, (1,), None, True)
+    elif axis == nests.inner_dim(shape) or all(shape[d] == 1 for d in kept):
         scalars = _reduce_inner(nests, sources, axis, combine, bounds, wanted, starts, memories, kept, rest)
     else:
         scalars = _reduce_outer(nests, sources, axis, combine, [*bounds, *wanted], starts, fills, memories, kept, rest)
@@ -77,6 +84,17 @@ def reduce(
         return list(memories)
     pointer = nests.ev.s.pointer
     return [Splat((), o.elem, pointer(v) if o.elem == "ptr" else v) for o, v in zip(operands, scalars, strict=True)]
+
+
+def _is_read_along_rows(nests: LoopNests, sources: Sequence[Node], axis: int, bounds: Sequence[Bound]) -> bool:
+    """Whether rows of a few elements are reduced that lie one after the other, so that each lane may have a row of its own."""
+    ev, shape = nests.ev, sources[0].shape
+    if len(shape) != 2 or axis != 1 or any(source.shape != shape for source in sources):
+        return False
+    count, _ = ev.extent(shape[1], bounds, 1)
+    if not is_constant(count) or not 2 <= integer(count) <= FEW or shape[0] < ev.lanes_for(*nests.elements(sources)):
+        return False
+    return all(read_along(ev, source, 0, 1) is not None for source in sources)
 
 
 _EXTREMES = {
@@ -275,16 +293,21 @@ def _across_lanes(nests: LoopNests, values: list[V], combine: Combine) -> list[V
 
 def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
                   starts: list[V] | None, fills: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...],
-                  rest: _Rest | None) -> list[V]:  # fmt: skip
-    """Reduces along another dimension: every lane reduces its own column, the reduced dimension is the innermost loop."""
+                  rest: _Rest | None, in_place: bool = False) -> list[V]:  # fmt: skip
+    """Reduces along another dimension: every lane reduces its own column, the reduced dimension is the innermost loop.
+
+    in_place: all is read where it lies, and a known number of few rows one after the other.
+    """
     ev, f = nests.ev, nests.ev.f
     shape = sources[0].shape
-    nests.materialize_operands(sources)
+    if not in_place:
+        nests.materialize_operands(sources)
     inner = max(d for d in kept if shape[d] > 1)
     n = min(ev.lanes_for(*nests.elements(sources)), shape[inner])
     ev.prefetching = set()  # neighbouring columns belong to other programs
     count, implied = ev.extent(shape[axis], bounds, axis)
-    static = is_integer(count, shape[axis]) and shape[axis] <= UNROLLED
+    static = (in_place and is_constant(count)) or (is_integer(count, shape[axis]) and shape[axis] <= UNROLLED)
+    steps = integer(count) if static else shape[axis]
     with ExitStack() as stack:
         outer: list[Coordinate | None] = [None] * len(shape)
         for d in kept:
@@ -292,7 +315,7 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
                 extent, known = ev.extent(shape[d], bounds, d)
                 outer[d] = stack.enter_context(ev.dimension(shape[d], extent, known))
         if static:
-            for r in range(shape[axis]):
+            for r in range(steps):
                 row = tuple(Coordinate(ev.s.constant(r)) if d == axis else c for d, c in enumerate(outer))
                 ev.hoist(sources, row)
 
@@ -306,9 +329,9 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
 
             if static:
                 acc = items(Coordinate(ev.s.constant(0)))
-                if starts is not None and shape[axis] == 0:
+                if starts is not None and steps == 0:
                     acc = [f.splat(v, n) for v in starts]
-                rows = [acc] + [items(Coordinate(ev.s.constant(r))) for r in range(1, shape[axis])]
+                rows = [acc] + [items(Coordinate(ev.s.constant(r))) for r in range(1, steps)]
                 while len(rows) > 1:
                     pairs = [_joined(nests, combine, a, b) for a, b in zip(rows[::2], rows[1::2], strict=False)]
                     rows = pairs + rows[len(pairs) * 2 :]
@@ -335,7 +358,7 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
                 ev.write_scratch(memory, here, value)
             return []
 
-        is_short = static and shape[axis] * sum(cost(source) for source in sources) <= UNROLLED // 2
+        is_short = static and steps * sum(cost(source) for source in sources) <= UNROLLED // 2
         vector_loop(ev, shape[inner], bounds, inner, n, 2 if is_short else 1, column)
     return []
 

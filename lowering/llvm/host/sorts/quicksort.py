@@ -10,7 +10,7 @@ those elements are read next on whose side there is less room.
 
 The pivot is a median of elements at even distances. An adversary who knows that can make partitions one-sided, so the number
 of partitions that a part has behind it is limited, as in introsort (Musser, "Introspective sorting and selection algorithms",
-1997): what is left then is sorted as a heap. Elements equal to a pivot that nothing is below are taken out by a second partition.
+1997): what is left then is sorted as a heap. A second partition takes out elements equal to a pivot that nothing is below.
 """
 
 from __future__ import annotations
@@ -359,14 +359,14 @@ class SortedHeap(_Part):
     def _sift(self, f: Function, line: V, root: V, count: V, value: V) -> None:
         """Puts a value in at the root of a heap or below, as deep as larger elements are, which move up."""
         down, child, right = (f.label(name) for name in ("down", "child", "right"))
-        chosen, up, settled = (f.label(name) for name in ("chosen", "up", "settled"))
+        chosen, up, final = (f.label(name) for name in ("chosen", "up", "final"))
         before = f.block
         f.branch(down)
         f.start(down)
         at, moved = V(f.fresh("c"), "i64"), V(f.fresh("m"), "i64")
         f.emit(f"{at.operand()} = phi i64 [ {root.operand()}, %{before} ], [ {moved.operand()}, %{up} ]")
         left = f.add(f.add(at, at), i64(1))
-        f.cond_branch(f.icmp("slt", left, count), child, settled)
+        f.cond_branch(f.icmp("slt", left, count), child, final)
         f.start(child)
         other = f.add(left, i64(1))
         f.cond_branch(f.icmp("slt", other, count), right, chosen)
@@ -377,9 +377,9 @@ class SortedHeap(_Part):
         f.start(chosen)
         f.emit(f"{moved.operand()} = phi i64 [ {left.operand()}, %{child} ], [ {larger.operand()}, %{right} ]")
         found = self._at(f, line, moved)
-        f.cond_branch(f.icmp("sgt", found, value), up, settled)
+        f.cond_branch(f.icmp("sgt", found, value), up, final)
         f.start(up)
         f.store(found, f.gep(line, at, self.elem), self.size)
         f.branch(down)
-        f.start(settled)
+        f.start(final)
         f.store(value, f.gep(line, at, self.elem), self.size)
