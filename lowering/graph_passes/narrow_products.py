@@ -10,9 +10,9 @@ from ...graph.protocols import SymbolLike
 from ...graph.symbol import Symbol
 from ...promotion.dtype import float32, float64
 
-MOST = 4
+MAX_STEPS = 4
 """The most columns and steps."""
-LEAST_ROWS = 16
+MIN_ROWS = 16
 
 
 def is_narrow_product(symbol: Symbol) -> bool:
@@ -25,9 +25,9 @@ def is_narrow_product(symbol: Symbol) -> bool:
     if len(matrix.shape) != 2 or len(rows.shape) < 2 or any(operand.dtype is not symbol.dtype for operand in symbol.inputs):
         return False
     steps, columns = matrix.shape
-    if not isinstance(steps, int) or not isinstance(columns, int) or not (1 <= steps <= MOST and 1 <= columns <= MOST):
+    if not isinstance(steps, int) or not isinstance(columns, int) or not (1 <= steps <= MAX_STEPS and 1 <= columns <= MAX_STEPS):
         return False
-    return not isinstance(rows.shape[-2], int) or rows.shape[-2] >= LEAST_ROWS
+    return not isinstance(rows.shape[-2], int) or rows.shape[-2] >= MIN_ROWS
 
 
 def sum_of_products(x: SymbolLike, matrix: SymbolLike) -> SymbolLike:

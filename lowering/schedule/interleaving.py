@@ -9,7 +9,7 @@ from .extents import is_one
 
 MAX_PARTS = 4
 """Parts of a concatenation whose elements are stored side by side."""
-LEAST_ROWS = 16
+MIN_ROWS = 16
 """Elements of a part that are stored together with those of the others."""
 _EVEN = frozenset({"slice", "permute", "broadcast_to", "flip"})
 """Views whose elements lie in memory at even distances, if those of their operands do."""
@@ -25,7 +25,7 @@ def interleaves(symbol: Symbol, in_memory: Callable[[Symbol], bool]) -> bool:
     if axis != len(shape) - 1 or axis == 0 or len(symbol.inputs) > MAX_PARTS:
         return False
     rows = shape[-2]
-    if not all(is_one(operand.shape[axis]) for operand in symbol.inputs) or (type(rows) is int and rows < LEAST_ROWS):
+    if not all(is_one(operand.shape[axis]) for operand in symbol.inputs) or (type(rows) is int and rows < MIN_ROWS):
         return False
     pending, seen = list(symbol.inputs), {operand.id for operand in symbol.inputs}
     while pending:
