@@ -54,6 +54,8 @@ UNALIGNED_COLUMN = 512
 """Bytes of a column of a block where columns start within cache lines: both ends are stored apart from the rest."""
 SCORE_BLOCK = 128
 PRODUCT_COLUMNS, PRODUCT_DEPTH = 64, 512
+PIECE_COLUMNS = 256
+"""Columns of a block whose right operand comes from memory."""
 STREAMED_ROWS, STREAMED_BLOCK = 128, 1 << 17
 """Rows up to which a product is about as long as reading its right operand from memory, and the most sums of a block of it."""
 STREAMED_STEPS, STREAMED_PIECE = (32, 128), 1 << 15
@@ -335,6 +337,8 @@ def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple
         blocks[first.m] = capped(rows_extent(nest, first), most)
     streamed = None if panel or len(products(nest)) > 1 else _streamed_block(nest, first, limits)
     columns, depth = streamed or (PRODUCT_COLUMNS, PRODUCT_DEPTH)
+    if first.m is not None and panel is None and streamed is None and _comes_from_memory(nest, first, limits):
+        columns, depth = _long_pieces(nest, first, limits)
     if first.m is not None and panel is None and streamed is None and _writes_more_than_it_sums(nest, first, limits):
         columns, blocks[first.m] = WIDE_COLUMNS, min(blocks[first.m], SMALL_PRODUCT_ROWS)
     if tiled:
@@ -380,14 +384,10 @@ def _streamed_block(nest: Nest, product: Product, limits: HostLimits) -> tuple[i
     A program goes along the rows of that operand: pieces of several KiB stream, where those of a panel of 64 columns lie in
     another page each. The sums go through the second-level cache after few steps, or there are few of them.
     """
-    right = nest.body[nest.body[product.number].operands[1]]
     rows, extent = rows_extent(nest, product), nest.axes[product.n].extent if product.n is not None else 1
-    streams = right.op == "load" and right.dtype.name in ("float32", "float64") and right.attrs["buffer"].kind != "constant"
-    if type(rows) is not int or not (rows <= STREAMED_ROWS and streams and product.n is not None):
+    if type(rows) is not int or rows > STREAMED_ROWS or not _is_read_in_rows(nest, product):
         return None
-    if right.attrs["at"].coefficient(product.n) != 1 or right.operands:
-        return None
-    depth = nest.axes[product.k].extent
+    right, depth = nest.body[nest.body[product.number].operands[1]], nest.axes[product.k].extent
     if type(extent) is not int:
         return (1024, PRODUCT_DEPTH // 2) if rows == 1 else None
     if rows > 1 and type(depth) is int and depth * extent * right.dtype.itemsize < limits.l2_bytes:
@@ -400,6 +400,38 @@ def _streamed_block(nest: Nest, product: Product, limits: HostLimits) -> tuple[i
         return columns, PRODUCT_DEPTH // 2
     fewest, most = STREAMED_STEPS
     return columns, max(fewest if rows <= 32 else 2 * fewest, min(most, STREAMED_PIECE // columns))
+
+
+def _is_read_in_rows(nest: Nest, product: Product) -> bool:
+    """Returns whether the right operand is no constant, and floats whose rows are read as they lie."""
+    right = nest.body[nest.body[product.number].operands[1]]
+    if product.n is None or right.op != "load" or right.operands or right.dtype.name not in ("float32", "float64"):
+        return False
+    return right.attrs["buffer"].kind != "constant" and right.attrs["at"].coefficient(product.n) == 1
+
+
+def _comes_from_memory(nest: Nest, product: Product, limits: HostLimits) -> bool:
+    """Returns whether a right operand is read in rows, and does not fit in the second-level cache."""
+    if not _is_read_in_rows(nest, product) or product.outer or len(products(nest)) > 1:
+        return False
+    assert product.n is not None
+    depth, extent = nest.axes[product.k].extent, nest.axes[product.n].extent
+    size = nest.body[nest.body[product.number].operands[1]].dtype.itemsize
+    return type(depth) is int and type(extent) is int and depth * extent * size >= limits.l2_bytes
+
+
+def _long_pieces(nest: Nest, product: Product, limits: HostLimits) -> tuple[int, int]:
+    """Returns columns and steps of k of a block whose right operand comes from memory, whatever the rows are.
+
+    It has as many elements as a panel, and longer pieces of rows: few rows of a matrix of 4096 squared take half the time, and
+    512 rows as long.
+    """
+    assert product.n is not None
+    extent, columns = nest.axes[product.n].extent, PIECE_COLUMNS
+    assert type(extent) is int
+    while columns > PRODUCT_COLUMNS and not _keeps_busy(extent, columns, limits.threads):
+        columns //= 2
+    return columns, PRODUCT_COLUMNS * PRODUCT_DEPTH // columns
 
 
 def _keeps_busy(extent: int, block: int, threads: int) -> bool:
