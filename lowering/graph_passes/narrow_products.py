@@ -5,6 +5,7 @@ A product of blocks would be one of blocks that are filled up, mostly with zeros
 
 from __future__ import annotations
 
+from ...graph.dims.dim import Dim
 from ...graph.ops.building import apply
 from ...graph.protocols import SymbolLike
 from ...graph.symbol import Symbol
@@ -37,7 +38,7 @@ def sum_of_products(x: SymbolLike, matrix: SymbolLike) -> SymbolLike:
     assert isinstance(steps, int)
     assert isinstance(columns, int)
 
-    def part(of: SymbolLike, starts: tuple[int, ...], stops: tuple[object, ...]) -> SymbolLike:
+    def part(of: SymbolLike, starts: tuple[int, ...], stops: tuple[int | Dim, ...]) -> SymbolLike:
         return apply("slice", of, starts=starts, stops=stops, steps=(1,) * len(starts))
 
     parts = [part(x, (*(0,) * (rank - 1), step), (*x.shape[:-1], step + 1)) for step in range(steps)]

@@ -54,7 +54,9 @@ def sorted_whole(symbol: Symbol, x: SymbolLike) -> SymbolLike:
     Lines that are sorted in memory lie there as one piece, so the axis becomes the last one.
     """
     axis, last = symbol.attrs["axis"], len(x.shape) - 1
-    if axis < last and _bytes_of(symbol, x.shape[axis]) > MAX_SORTED_BYTES:
+    extent = x.shape[axis]
+    assert isinstance(extent, int)
+    if axis < last and _bytes_of(symbol, extent) > MAX_SORTED_BYTES:
         order = tuple([last if d == axis else axis if d == last else d for d in range(last + 1)])
         found = _sorted_along(symbol, apply("permute", x, axes=order), last)
         return apply("permute", found, axes=order)

@@ -139,8 +139,7 @@ class Grouping:
         return self.group_of.get(symbol.id)
 
     def base_group(self, symbol: Symbol) -> Group | None:
-        """Returns the group that has `symbol`, or what it is a view of, as a member; None for floating
-        symbols."""
+        """Returns the group that has `symbol`, or what it is a view of, as a member; None for floating symbols."""
         while True:
             if storage_root(symbol).id in self.stored and symbol.id not in self.group_of:
                 return None
@@ -448,11 +447,12 @@ class Grouping:
         group.splittable.difference_update(axis_map[symbol.attrs["axis"]])
         group.reads[symbol.id] = (axis_map,)
         self._add_member(symbol, group, axis_map)
-        if symbol.op.name == "sort_block" and symbol.shape[symbol.attrs["axis"]] * symbol.dtype.itemsize > MAX_SORTED_BYTES:
+        extent = symbol.shape[symbol.attrs["axis"]]
+        if symbol.op.name == "sort_block" and type(extent) is int and extent * symbol.dtype.itemsize > MAX_SORTED_BYTES:
             self.sealed.add(symbol.id)  # it is sorted in the memory of a store
 
     def _group_ordered(self, symbol: Symbol) -> None:
-        """Opens a group for one operation that works in the memory of its result; nothing joins it."""
+        """Opens a group for an operation in the memory of its result; nothing joins it."""
         before = 0
         for number, operand in enumerate(symbol.inputs):
             before |= self.require(operand)

@@ -201,7 +201,8 @@ class Partition(_Part):
         with f.loop(0, saved, lanes, carry=[low, high]) as state:
             value = self.load(f, aside, state.index)
             inside = self.first(f, f.smin(f.sub(saved, state.index), i64(lanes)))
-            state.next = list(self._divide(f, line, value, pivots, *state.values, inside))
+            low, high = state.values
+            state.next = list(self._divide(f, line, value, pivots, low, high, inside))
         f.ret(state.results[0])
         module.add(f)
 
