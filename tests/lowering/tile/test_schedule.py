@@ -184,17 +184,20 @@ def test_default_blocks_of_rows_and_columns(body, shape, axis, blocks):
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "rows", "columns"),
-    [(1000, 30, 128, 32), (512, 30, 64, 32), (1000, 500, 256, 64), (256, 256, 128, 64), (20, 256, 32, 64)],
-)
-def test_default_blocks_of_products(body, m, n, rows, columns):
-    """As many rows as leave every one of two threads four programs."""
+    ("m", "n", "rows", "columns", "steps"),
+    [(1000, 30, 128, 32, 512), (512, 30, 64, 32, 512), (1000, 500, 256, 256, 128), (1000, 300, 256, 64, 512),
+     (256, 256, 128, 64, 512), (20, 256, 32, 64, 512), ("r", 4096, 256, 256, 128), ("r", 768, 256, 128, 256),
+     ("r", 256, 64, 64, 512)],
+)  # fmt: skip
+def test_default_blocks_of_products(body, m, n, rows, columns, steps):
+    """As many rows as leave every one of two threads four programs; long pieces of a matrix beyond the second-level cache."""
+    m = dim(m) if isinstance(m, str) else m
     b = body(m=m, n=n, k=768)
     shapes = {"m": m, "n": n, "k": 768}
     one = np.zeros(1, np.float32)
     loads = [b.load(one, dims, shape=[shapes[d] for d in dims]) for dims in ("mk", "kn")]
     b.store(b.contract(*loads, "k", float32), ["m", "n"])
-    assert dict(HostLimits().schedule(b.nest()).blocks) == {0: rows, 1: columns, 2: 512}
+    assert dict(HostLimits().schedule(b.nest()).blocks) == {0: rows, 1: columns, 2: steps}
 
 
 FEW_ROWS = [
@@ -203,7 +206,7 @@ FEW_ROWS = [
     (1, 30, 768, 32, 256),
     (8, 4096, 4096, 2048, 32), (8, 3072, 768, 512, 64), (16, 1536, 1536, 256, 128), (32, 4096, 4096, 2048, 32),
     (64, 4096, 4096, 2048, 64),
-    (128, 4096, 4096, 1024, 64), (129, 4096, 4096, 64, 512), (8, 128, 768, 64, 512),
+    (128, 4096, 4096, 1024, 64), (129, 4096, 4096, 256, 128), (8, 128, 768, 64, 512),
 ]  # fmt: skip
 """Rows, columns, steps of k; columns and steps of a block. The last operand stays in the second-level cache."""
 
