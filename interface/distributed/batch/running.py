@@ -239,4 +239,6 @@ def _with_threads(job: Job, workers: int) -> Job:
 
 
 def _show_dashboard(client: Any) -> None:
-    print(f"dashboard: {client.dashboard_link}", file=sys.stderr, flush=True)
+    services = client.scheduler_info(n_workers=0).get("services", {})  # the link of the client is made whether there is one or not
+    shown = client.dashboard_link if "dashboard" in services else "none, the scheduler serves none"
+    print(f"dashboard: {shown}", file=sys.stderr, flush=True)
