@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from joinery.interface.distributed import references
 from joinery.interface.distributed.batch import jobs
+from joinery.interface.distributed.driving import Driver, Task
+from joinery.interface.distributed.engines import OnDask
 from joinery.interface.distributed.references import ModelReference
 
 from .conftest import Run, rows
@@ -89,6 +91,20 @@ def test_jobs_of_another_version_are_handed_on() -> None:
     assert pickle.loads(pickle.dumps(arrived)) == arrived
     with pytest.raises(jn.distributed.RunError, match=MESSAGE):
         jobs.run_job_block(arrived, 0)
+
+
+class Unreadable:
+    """What the process that it comes to cannot make."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (os, "what only the client has")
+
+
+def test_a_scheduler_that_cannot_read_tasks(client: Any, worker: None) -> None:
+    """It has no joinery, or one without what the tasks name: then no block can be computed."""
+    driver = Driver(OnDask(client), 2, 3, ordered=False)
+    with pytest.raises(jn.distributed.RunError, match="the scheduler of Dask cannot read the tasks.*; fix: one version of"):
+        list(driver.run(Task(number, str, (Unreadable(),)) for number in range(3)))
 
 
 def test_a_pool_of_processes(reference: ModelReference, other: None) -> None:
