@@ -54,7 +54,7 @@ def apply(
         reference: what `reference` returned.
         arrays, named: one `DataArray` per input, its axes in the order of the graph's.
         output_dims: names for all axes of an output; by default those that the inputs have for the same dims, and for other
-            axes the output's name and the axis's number.
+            axes the output's name and the axis's number. The arrays that come back have the outputs' names.
         independent, same_target: as for `map_blocks`, which arrays of Dask are given to.
 
     Raises `UserError` as `map_blocks` does.

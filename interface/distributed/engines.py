@@ -25,6 +25,8 @@ _FETCHED_BYTES = 64 << 20
 """Results come to the client when they are there if all in flight are less than this, and otherwise when they are asked for."""
 _TOGETHER_SECONDS = 0.02
 """How long a result waits for others, where workers have many tasks before them."""
+_UNREAD = "deserialization of the task graph"
+"""What Dask says of tasks that its scheduler cannot unpickle."""
 _RAY_RETRIES = 3
 _ASK_SECONDS = 2.0
 _LOOK_SECONDS = 2.0
@@ -250,6 +252,11 @@ class OnDask:
                 raise WorkerDied(f"its arguments were lost with a worker: {error}") from error
             except (OSError, RuntimeError) as error:
                 self._require_scheduler(error)
+                if _UNREAD in str(error):  # which is about all tasks, and no mistake of this one
+                    raise RunError(
+                        "the scheduler of Dask cannot read the tasks of the client; fix: one version of joinery, Python and "
+                        "Dask on scheduler, workers and client"
+                    ) from error
                 raise
 
     def _require_workers(self) -> None:

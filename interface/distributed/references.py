@@ -164,14 +164,59 @@ class ModelReference:
         return ("joinery", __version__, self.digest, self.device, self.trusted)
 
 
+class ForeignReference(ModelReference):
+    """A reference of another joinery version, which refuses when it is used.
+
+    Not when it arrives: workers of Dask and of process pools end where they cannot read a message, and their clients wait. Sent
+    on, by a scheduler with a version of its own, it is what it was.
+    """
+
+    __slots__ = ("_fields", "_version")
+    _version: str
+    _fields: tuple[Any, ...]
+
+    def __init__(self, version: str, fields: tuple[Any, ...]) -> None:
+        object.__setattr__(self, "_version", version)
+        object.__setattr__(self, "_fields", fields)
+
+    def _refused(self) -> Any:
+        raise foreign(self._version)
+
+    name = digest = location = device = threads = trusted = property(_refused)  # type: ignore[assignment]
+
+    def __call__(self) -> Model:
+        raise foreign(self._version)
+
+    def opened(self) -> Opened:
+        raise foreign(self._version)
+
+    def __repr__(self) -> str:
+        return f"ForeignReference({self._version!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ForeignReference) and other.__dask_tokenize__() == self.__dask_tokenize__()
+
+    def __hash__(self) -> int:
+        return hash(self._version)
+
+    def __reduce__(self) -> tuple[Callable[..., ModelReference], tuple[Any, ...]]:
+        return _restored, (self._version, *self._fields)
+
+    def __dask_tokenize__(self) -> tuple[object, ...]:
+        return ("joinery", self._version, *self._fields)
+
+
+def foreign(version: str) -> RunError:
+    """Return the error of whoever is asked to use what another joinery version has sent."""
+    return RunError(
+        f"the client has joinery {version}, this worker has {__version__}: their results may differ; fix: install one version "
+        "everywhere"
+    )
+
+
 def _restored(version: str, *fields: Any) -> ModelReference:
-    """Make a reference again where it has arrived."""
-    if version != __version__:
-        raise RunError(
-            f"the client has joinery {version}, this worker has {__version__}: their results may differ; fix: install one "
-            "version everywhere"
-        )
-    return ModelReference(*fields)
+    """Make a reference again where it has arrived, whatever it comes from."""
+    return ModelReference(*fields) if version == __version__ else ForeignReference(version, fields)
 
 
 def reference(

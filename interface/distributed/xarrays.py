@@ -43,11 +43,15 @@ def apply(
         outputs = run_block(reference, {name: np.asarray(block) for name, block in zip(order, blocks, strict=True)}).outputs
         return next(iter(outputs.values())) if len(outputs) == 1 else tuple(outputs.values())
 
-    return xarray.apply_ufunc(
+    found = xarray.apply_ufunc(
         function, *[given[name] for name in order], input_core_dims=[list(given[name].dims) for name in order],
         output_core_dims=[_dims_of(spec, labels, output_dims or {}, what) for spec in model.outputs], dask="allowed",
         join="exact",
     )  # fmt: skip
+    # xarray hands on the name of the inputs, which is not what is in them.
+    if len(model.outputs) == 1:
+        return found.rename(model.outputs[0].name)
+    return tuple([each.rename(spec.name) for each, spec in zip(found, model.outputs, strict=True)])
 
 
 def _labels(model: Signature, given: Mapping[str, Any], xarray: Any, what: str) -> dict[str, str]:

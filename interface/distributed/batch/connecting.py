@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,45 @@ def connected(distributed: Any, address: str) -> Any:
                 f"have, here {_shown(_files(distributed)['ca_file'])}, and a scheduler that was begun with --protocol tls"
             ) from error
         raise UserError(f"{what} does not answer: {error}; fix: its address, such as tcp://host:8786") from error
+
+
+@contextlib.contextmanager
+def quietly(client: Any) -> Iterator[Any]:
+    """Yield a client of our own and close it, without its traces of a lost connection, which the error of the run tells.
+
+    Who has configured the log of Dask gets all of it.
+    """
+    from dask import config
+
+    if any(config.get(f"{prefix}{key}", None) for prefix in ("", "distributed.") for key in ("logging", "logging-file-config")):
+        with client:
+            yield client
+        return
+
+    def is_shown(record: logging.LogRecord) -> bool:
+        return client.status == "running"
+
+    log = logging.getLogger("distributed.client")
+    log.addFilter(is_shown)
+    try:
+        with client:
+            yield client
+    finally:
+        log.removeFilter(is_shown)
+
+
+def dashboard_line(client: Any) -> str:
+    """Return where the scheduler's dashboard is: the client makes an address whether there is one or not."""
+    try:
+        serves = client.run_on_scheduler(_serves_dashboard)
+    except Exception:  # of a scheduler that runs nothing of others, or is gone, as the run tells
+        return "the scheduler does not say whether it has one"
+    return client.dashboard_link if serves else "none; the scheduler was begun without one, or has no bokeh to show it"
+
+
+def _serves_dashboard(dask_scheduler: Any = None) -> bool:
+    """Tell whether a scheduler serves the pages of Dask: its server of HTTP runs without them too."""
+    return any("bokeh" in type(each).__name__.lower() for each in dask_scheduler.http_application.applications)
 
 
 def _files(distributed: Any) -> dict[str, Any]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import pickle
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from .... import __version__
 from ....graph.dims.dim import Dim, evaluate_dim
 from ....promotion.arrays import Array
 from ....promotion.dataclass import dataclass
@@ -20,7 +24,7 @@ from ....promotion.errors import UserError
 from ....runtime.model.inputs import InputSpec
 from ..blocks import require_dtype, run_block
 from ..failures import RunError
-from ..references import ModelReference, absolute_path
+from ..references import ModelReference, absolute_path, foreign
 from ..signatures import Signature
 from .columns import opened, read_rows
 from .formats import Tensor, is_of_numpy
@@ -77,6 +81,28 @@ class Job:
         for source in (*self.sources, *self.whole):
             source.require_undisturbed()
 
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, bytes]]:
+        # As bytes, since another version may have other fields and classes, and a worker of Dask ends where it cannot read a
+        # message.
+        fields = tuple([getattr(self, each.name) for each in dataclasses.fields(self)])
+        return _restored, (__version__, pickle.dumps(fields, pickle.HIGHEST_PROTOCOL))
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignJob:
+    """A run that another joinery version has sent, and that nobody can compute here."""
+
+    version: str
+    content: bytes
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, bytes]]:
+        return _restored, (self.version, self.content)
+
+
+def _restored(version: str, content: bytes) -> Job | ForeignJob:
+    """Make a job again where it has arrived."""
+    return Job(*pickle.loads(content)) if version == __version__ else ForeignJob(version, content)
+
 
 @dataclass(frozen=True, slots=True)
 class BlockRecord:
@@ -90,11 +116,14 @@ class BlockRecord:
     durable: bool = False
 
 
-def run_job_block(job: Job, number: int) -> BlockRecord:
+def run_job_block(job: Job | ForeignJob, number: int) -> BlockRecord:
     """Read, compute and write one block.
 
-    Raises `RunError` where nothing can be read or written at all, or files of inputs have changed before all was computed.
+    Raises `RunError` where nothing can be read or written at all, where files of inputs have changed before all was computed, and
+    for a job of another joinery version.
     """
+    if isinstance(job, ForeignJob):
+        raise foreign(job.version)
     began = time.monotonic()
     start, stop = job.rows_of(number)
     columns = {source.name: read_rows(source, start, stop) for source in job.sources}

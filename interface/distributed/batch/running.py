@@ -21,7 +21,7 @@ from ..driving import Driver, Task
 from ..engines import Engine, InProcess, OnDask, OnRay
 from ..extras import required
 from ..failures import Failure, InputChanged, RunError
-from .connecting import connected
+from .connecting import connected, dashboard_line, quietly
 from .jobs import BlockRecord, Job, host_name, run_job_block
 from .journal import Journal, is_resumable
 from .progress import Progress
@@ -122,7 +122,7 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
     """Yield what runs the blocks, and the job with the threads that its workers have."""
     if workers.scheduler:
         distributed = required("distributed", "batch --scheduler")
-        with connected(distributed, workers.scheduler) as client:
+        with quietly(connected(distributed, workers.scheduler)) as client:
             _pass_over_given_up_waits(client)
             if workers.bring:
                 from ..dask_workers import bring
@@ -157,7 +157,7 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
                         f"{workers.count} workers cannot be started: {error}; fix: fewer --workers, or --workers 0"
                     ) from error
                 ends.enter_context(cluster)
-            client = ends.enter_context(distributed.Client(cluster))
+            client = ends.enter_context(quietly(distributed.Client(cluster)))
             _pass_over_given_up_waits(client)
             _show_dashboard(client)
             yield OnDask(client), _with_threads(job, workers.count)
@@ -239,4 +239,4 @@ def _with_threads(job: Job, workers: int) -> Job:
 
 
 def _show_dashboard(client: Any) -> None:
-    print(f"dashboard: {client.dashboard_link}", file=sys.stderr, flush=True)
+    print(f"dashboard: {dashboard_line(client)}", file=sys.stderr, flush=True)

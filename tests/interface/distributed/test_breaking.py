@@ -297,6 +297,7 @@ def test_the_scheduler_is_killed(folder: Path, tmp_path: Path, expected_long: st
     assert client.returncode == 2, errors
     assert not out
     assert "the connection to the scheduler of Dask is lost" in " ".join(errors.split())
+    assert "Traceback" not in errors
     summary = run(folder, output, "--resume", "--threads", "1", rows="long")
     assert summary["before"] > 5
     require_complete(folder, output, summary, expected_long, rows="long")

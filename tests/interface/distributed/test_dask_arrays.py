@@ -229,9 +229,10 @@ def test_texts_are_no_flags(reference: jn.distributed.ModelReference) -> None:
 def test_labelled_arrays_keep_their_coordinates(reference: jn.distributed.ModelReference) -> None:
     xarray = pytest.importorskip("xarray", reason="the extra dask is not installed")
     x = rows(20)
-    given = xarray.DataArray(x, dims=("sample", "feature"), coords={"sample": np.arange(100, 120)})
+    given = xarray.DataArray(x, dims=("sample", "feature"), coords={"sample": np.arange(100, 120)}, name="measured")
     for array in (given, given.chunk(sample=6)):
         found = jn.distributed.apply(reference, array)
+        assert found.name == "y"
         assert found.dims == ("sample", "y_1")
         assert found.sample.values.tolist() == list(range(100, 120))
         assert np.array_equal(found.values, reference()(x))
@@ -245,6 +246,39 @@ def test_labelled_arrays_keep_their_coordinates(reference: jn.distributed.ModelR
         jn.distributed.apply(reference, given, output_dims={"y": ("sample",)})
     with pytest.raises(jn.UserError, match=r"output_dims has \['nope'\]; model 'scorer' returns y: .*; fix"):
         jn.distributed.apply(reference, given, output_dims={"nope": ("sample", "cls")})
+
+
+def test_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: jn.distributed.ModelReference) -> None:
+    """Its example stores what the model makes of everything at once."""
+    xarray = pytest.importorskip("xarray", reason="the extra dask is not installed")
+    pytest.importorskip("zarr", reason="the extra dask is not installed")
+    text = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "distributed.md").read_text(encoding="utf-8")
+    code = text.partition("## Arrays of xarray\n")[2].partition("```py\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    x = rows(3000)
+    measured = xarray.DataArray(x.T, dims=("feature", "sample"), coords={"sample": np.arange(3000) * 2}, name="spectra")
+    measured.to_dataset().to_zarr("measured.zarr")
+    exec(code, {"jn": jn, "reference": reference})
+    found = xarray.open_zarr("scores.zarr")["y"]
+    assert found.dims == ("sample", "class")
+    assert found.sample.values.tolist() == list(range(0, 6000, 2))
+    assert np.array_equal(found.values, reference()(x))
+
+
+def test_each_output_has_its_name(tmp_path: Path) -> None:
+    """Also that of an axis, with whose coordinates it has nothing to do."""
+    xarray = pytest.importorskip("xarray", reason="the extra dask is not installed")
+    graph = jn.Graph("two", [jn.TensorType(jn.float32, ("batch", 4), "x")])
+    (x,) = graph.inputs
+    graph.output(x * 2.0, jn.sum(x, 1), names=["sample", "total"])
+    reference = jn.distributed.reference(jn.compile(graph, "cpu"), directory=tmp_path)
+    numbers = rows(10)[:, :4]
+    given = xarray.DataArray(numbers, dims=("sample", "feature"), coords={"sample": np.arange(10)}, name="x")
+    for array in (given, given.chunk(sample=3)):
+        doubled, total = jn.distributed.apply(reference, array)
+        assert (doubled.name, total.name) == ("sample", "total")
+        assert total.sample.values.tolist() == list(range(10))
+        assert np.array_equal(doubled.values, numbers * 2)
 
 
 def test_labelled_arrays_of_a_graph_that_only_its_owner_knows(tmp_path: Path) -> None:

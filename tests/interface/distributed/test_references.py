@@ -114,10 +114,28 @@ def test_a_file_that_the_worker_does_not_see_names_ways_out(tmp_path: Path, mode
 
 
 def test_another_version_on_the_worker_is_refused(reference: jn.distributed.ModelReference) -> None:
+    """When the reference is used: a worker that cannot read a message ends, and its client waits."""
     sent = pickle.dumps(reference)
     assert jn.__version__.encode() in sent
-    with pytest.raises(jn.distributed.RunError, match=r"the client has joinery 9\.9\.9, this worker has"):
-        pickle.loads(sent.replace(jn.__version__.encode(), b"9.9.9"))
+    arrived = pickle.loads(sent.replace(jn.__version__.encode(), b"9.9.9"))
+    assert "9.9.9" in repr(arrived)
+    for use in (
+        arrived, arrived.opened, lambda: arrived.name, lambda: arrived.threads, lambda: blocks.run_block(arrived, {"x": rows(3)}),
+        lambda: jn.distributed.map_blocks(arrived, rows(3)), lambda: jn.distributed.ray_actor(arrived),
+    ):  # fmt: skip
+        with pytest.raises(jn.distributed.RunError, match=r"the client has joinery 9\.9\.9, this worker has"):
+            use()
+    # A scheduler of another version hands it on as it came.
+    again = pickle.dumps(arrived)
+    assert pickle.loads(again) == arrived
+    assert pickle.loads(again.replace(b"9.9.9", jn.__version__.encode())) == reference
+
+
+def test_a_reference_of_another_version_may_have_other_fields() -> None:
+    arrived = references._restored("9.9.9", "name", {"something": "else"})
+    with pytest.raises(jn.distributed.RunError, match=r"joinery 9\.9\.9"):
+        arrived()
+    assert pickle.loads(pickle.dumps(arrived)) == arrived != references._restored("9.9.8", "name", {"something": "else"})
 
 
 def test_a_model_is_written_under_its_digest(tmp_path: Path) -> None:
