@@ -205,8 +205,18 @@ def log2(lane: Lanes, x: V) -> V:
     return _logarithm(lane, x, _log2_combine)
 
 
+def _log1p_in_register(lane: Lanes, x: V) -> V:
+    """Computes log1p by instructions of AVX-512, which scale what 1 + x lost without leaving the range."""
+    total, lost = lane.two_sum(1.0, x)
+    k, u = avx512.near_one(lane, total)
+    y = _log_combine(lane, k, lane.add(u, avx512.scale(lane, lost, lane.neg(k))))
+    return lane.copysign(avx512.log_domain(lane, y, total), x)  # for -0
+
+
 @recipe("log1p", "float", instructions=20)
 def log1p(lane: Lanes, x: V) -> V:
+    if avx512.serves(lane):
+        return avx512.by_register(lane, _log1p_in_register, x)
     total, lost = lane.two_sum(1.0, x)
     k, m = _split(lane, total)
     # What 1 + x lost, in units of m: lost * 2^-k. Far out it does not matter, and 2^-k would leave the range.
