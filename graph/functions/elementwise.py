@@ -173,9 +173,12 @@ def _signed(magnitude: Symbol, x: Symbol) -> Symbol:
     )
 
 
-_NEAR_OVERFLOW = {"float32": (88.0, 87.28125, 4.024716117869335e37), "float64": (709.0, 708.2535400390625, 1.9479339719256895e307)}
-"""Where exp(a) is finite and exp(a) / 2 may be beyond: (from where on, c, exp(c) / 2). c was searched for whose last is nearly a
-number of the dtype; a - c is exact."""
+_NEAR_OVERFLOW = {
+    "float32": (88.0, 87.28125, 4.024716117869335e37),
+    "float64": (709.0, 708.2535400390625, 1.9479339719256895e307),
+}
+"""Numbers below which exp(a) is finite, then c and exp(c) / 2 for those above, of which exp(a) / 2 may still be. c was
+searched for whose exp(c) / 2 is nearly a number of the dtype; a - c is exact."""
 
 
 def _before_overflow(size: Symbol) -> tuple[Symbol, Symbol, float]:
@@ -211,8 +214,8 @@ def cosh(x: Symbol) -> Symbol:
     return apply("where", is_small, small, apply("mul", powers, half))
 
 
-_LARGE = 2.0**28
-"""From here on log(1 + a) is log(a), and squares of a make no difference to √(a² ± 1)."""
+_LARGE = 2.0**60
+"""From here on log(1 + a) is log(a) and √(a² ± 1) is a in float64, too; up to here a² is finite in float32."""
 
 
 def _log_of_twice(is_small: Symbol, small: Symbol, size: Symbol) -> Symbol:

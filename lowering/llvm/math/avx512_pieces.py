@@ -18,10 +18,10 @@ _ROUNDERS = {"float": 1.5 * 2.0**23, "double": 1.5 * 2.0**52}
 
 def _odd(lane: Lanes, x: V, step: float, end: float, table: Sequence[Sequence[float]]) -> V:
     """Computes f(x) of an odd f which is ±1 from `end` on, within the table's steps; NaN and the sign of zero stay."""
-    places, values, *coefficients = table
+    positions, values, *coefficients = table
     a = lane.at_most(lane.abs(x), end)
     index = lane.bits(avx512.fma_down(lane, a, 1.0 / step, _ROUNDERS[lane.element]))
-    t = lane.sub(a, avx512.look_up(lane, places, index))  # exact, for a place is at most twice a
+    t = lane.sub(a, avx512.look_up(lane, positions, index))  # exact, for that is at most twice a
     slope = avx512.look_up(lane, coefficients[-1], index)
     for row in coefficients[-2::-1]:
         slope = lane.fma(slope, t, avx512.look_up(lane, row, index))

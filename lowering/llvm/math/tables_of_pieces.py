@@ -1,9 +1,9 @@
 """Tables of pieces: numbers near the middles of steps, a function there, and polynomials of the rest between them.
 
-A table is (places c, values f(c), coefficients of each power), 16 doubles or 32 floats each, as two registers of AVX-512
-hold. At c = 0 the polynomial is f(t)/t - 1, elsewhere (f(c + t) - f(c)) / t. Places were searched for whose f(c) and f'(c)
-are nearly numbers of the type, so that they need no second part; tanh's last value is 1, which results are rounded to at its
-end. Polynomials interpolate at Chebyshev nodes, computed with 160 bits.
+A table is (positions c, values f(c), coefficients of each power), 16 doubles or 32 floats each, as two registers of AVX-512
+hold. At c = 0 the polynomial is f(t)/t - 1, elsewhere (f(c + t) - f(c)) / t. Positions were searched for whose f(c) and
+f'(c) are nearly numbers of the type, so that they need no second part; tanh's last value is 1, which results are rounded to
+at its end. Polynomials interpolate at Chebyshev nodes, computed with 160 bits.
 """
 
 # erf up to 3.95, in steps of 1/8
