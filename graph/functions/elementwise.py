@@ -173,31 +173,55 @@ def _signed(magnitude: Symbol, x: Symbol) -> Symbol:
     )
 
 
+_NEAR_OVERFLOW = {
+    "float32": (88.0, 87.28125, 4.024716117869335e37),
+    "float64": (709.0, 708.2535400390625, 1.9479339719256895e307),
+}
+"""Numbers below which exp(a) is finite, then c and exp(c) / 2 for those above, of which exp(a) / 2 may still be. c was
+searched for whose exp(c) / 2 is nearly a number of the dtype; a - c is exact."""
+
+
+def _before_overflow(size: Symbol) -> tuple[Symbol, Symbol, float]:
+    """Return whether exp(size) is finite, size or what it is beyond c, and exp(c) / 2."""
+    limit, c, half = _NEAR_OVERFLOW["float64" if size.dtype.name == "float64" else "float32"]
+    is_finite = apply("less", size, limit)
+    return is_finite, apply("sub", size, apply("where", is_finite, 0.0, c)), half
+
+
 @in_float
 def sinh(x: Symbol) -> Symbol:
     """Compute the hyperbolic sine of x.
 
-    It uses expm1 for |x| < 20, and exp(|x|/2)² / 2 beyond, because exp(|x|) overflows too early.
+    With a = |x| and p = e^a - 1 it is (p + p / (p + 1)) / 2, and e^(a - c) · e^c / 2 where e^a overflows before e^a / 2.
     """
     size = apply("abs", x)
-    powers = apply("expm1", size)
-    small = apply("mul", apply("add", powers, apply("div", powers, apply("add", powers, 1.0))), 0.5)
-    half = apply("exp", apply("mul", size, 0.5))
-    large = apply("mul", apply("mul", half, 0.5), half)
-    return _signed(apply("where", apply("less", size, 20.0), small, large), x)
+    is_small, reduced, half = _before_overflow(size)
+    powers = apply("expm1", reduced)
+    above = apply("add", powers, 1.0)
+    small = apply("mul", apply("add", powers, apply("div", powers, above)), 0.5)
+    return _signed(apply("where", is_small, small, apply("mul", above, half)), x)
 
 
 @in_float
 def cosh(x: Symbol) -> Symbol:
     """Compute the hyperbolic cosine of x.
 
-    It is (e^|x| + e^-|x|) / 2 for |x| < 20, and exp(|x|/2)² / 2 beyond, because exp(|x|) overflows too early.
+    With a = |x| it is (e^a + e^-a) / 2, and e^(a - c) · e^c / 2 where e^a overflows before e^a / 2.
     """
-    size = apply("abs", x)
-    is_small = apply("less", size, 20.0)
-    powers = apply("exp", apply("where", is_small, size, apply("mul", size, 0.5)))
+    is_small, reduced, half = _before_overflow(apply("abs", x))
+    powers = apply("exp", reduced)
     small = apply("mul", apply("add", powers, apply("div", 1.0, powers)), 0.5)
-    return apply("where", is_small, small, apply("mul", apply("mul", powers, 0.5), powers))
+    return apply("where", is_small, small, apply("mul", powers, half))
+
+
+_LARGE = 2.0**60
+"""From here on log(1 + a) is log(a) and √(a² ± 1) is a in float64, too; up to here a² is finite in float32."""
+
+
+def _log_of_twice(is_small: Symbol, small: Symbol, size: Symbol) -> Symbol:
+    """Return log1p of a number where it is small, else log(2 size): both by one logarithm."""
+    y = apply("log1p", apply("where", is_small, small, size))
+    return apply("where", is_small, y, apply("add", y, math.log(2)))
 
 
 @in_float
@@ -209,9 +233,8 @@ def asinh(x: Symbol) -> Symbol:
     size = apply("abs", x)
     squared = apply("mul", size, size)
     root = apply("add", apply("sqrt", apply("add", squared, 1.0)), 1.0)
-    small = apply("log1p", apply("add", size, apply("div", squared, root)))
-    large = apply("add", apply("log", size), math.log(2))
-    return _signed(apply("where", apply("less", size, 2.0**28), small, large), x)
+    small = apply("add", size, apply("div", squared, root))
+    return _signed(_log_of_twice(apply("less", size, _LARGE), small, size), x)
 
 
 @in_float
@@ -221,10 +244,8 @@ def acosh(x: Symbol) -> Symbol:
     With t = x - 1 it is log1p(t + √(2t + t²)), and log(x) + log 2 for large x.
     """
     above = apply("sub", x, 1.0)
-    small = apply("log1p", apply("add", above, apply("sqrt", apply("mul", above, apply("add", above, 2.0)))))
-    large = apply("add", apply("log", x), math.log(2))
-    inside = apply("where", apply("less", x, 2.0**28), small, large)
-    return apply("where", apply("less", x, 1.0), math.nan, inside)
+    small = apply("add", above, apply("sqrt", apply("mul", above, apply("add", above, 2.0))))
+    return apply("where", apply("less", x, 1.0), math.nan, _log_of_twice(apply("less", x, _LARGE), small, x))
 
 
 @in_float

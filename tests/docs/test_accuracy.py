@@ -36,6 +36,7 @@ def test_every_function_is_recorded_and_within_what_its_row_says() -> None:
             for target in TARGETS:
                 record = dtypes[dtype][target]
                 assert record["at"], (name, dtype, target)
+                assert record["ulp"] < 12, (name, dtype, target)  # no function of one operand has more
                 if row is not None and dtype == "float32":
                     assert record["ulp"] <= row.ulp + (row.ulp == 0.5) * SLACK or row.ulp == 2 > record["ulp"], name
                 if dtype in ("float16", "bfloat16"):
@@ -58,7 +59,7 @@ def test_the_worst_operands_have_the_recorded_errors(dtype: str, target: str) ->
     has_forms = host_target().features >= avx512.FEATURES
     if (dtype, target) == ("float64", "cpu") and not has_forms:
         pytest.skip("recorded on a processor with AVX-512, which has forms of its own")
-    others = ("asin", "acos", "atan") if (dtype, target) == ("float32", "cpu") and not has_forms else ()
+    others = ("asin", "acos", "atan", "tanh", "erf") if (dtype, target) == ("float32", "cpu") and not has_forms else ()
     operands = recorded_operands(dtype, target)
     results = accuracy["runner"](NAMES, dtype, target)(np.concatenate(list(operands.values())))
     place = 0

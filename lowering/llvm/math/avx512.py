@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from .. import values
 from ..values import V, const, i32
 from .angle_reduction import choose_rare
-from .lanes import Lanes
+from .lanes import Lanes, Number
 from .tables_of_16 import LOG_INVERSES
 
 FEATURES = frozenset({"avx512f", "avx512dq", "avx512bw", "avx512vl"})
@@ -78,6 +78,12 @@ def _estimate_rsqrt(lane: Lanes, x: V, where: V | None = None) -> V:
     return lane.fn.target_intrinsic(_name(lane, "rsqrt14"), [x, values.zero(lane.type), mask], lane.type)
 
 
+def fma_down(lane: Lanes, a: Number, b: Number, c: Number) -> V:
+    """Computes a * b + c, rounded down."""
+    operands = [lane.c(a), lane.c(b), lane.c(c), i32(_ROUNDED_DOWN)]
+    return lane.fn.target_intrinsic(_name(lane, "vfmadd"), operands, lane.type)
+
+
 _ROOT_RANGE = {"float": (0x0D800000, 0x7F800000), "double": (0x0780000000000000, 0x7FF0000000000000)}
 """Bits of 2^-100 and 2^-903, from which on residuals of squares are exact, and of infinity."""
 
@@ -101,8 +107,7 @@ def _sqrt(lane: Lanes, x: V) -> V:
     if lane.width == 64:
         rest = lane.fma(lane.neg(g), h, 0.5)
         g, h = lane.fma(g, rest, g), lane.fma(h, rest, h)
-    step = [lane.fma(lane.neg(g), g, x), h, g, i32(_ROUNDED_DOWN)]
-    low = fn.target_intrinsic(_name(lane, "vfmadd"), step, lane.type)
+    low = fma_down(lane, lane.fma(lane.neg(g), g, x), h, g)
     high = lane.float_of(lane.iop("add", lane.bits(low), 1))
     root = lane.select(lane.cmp("ogt", lane.fma(lane.neg(low), high, x), 0.0), high, low)
     least, infinity = _ROOT_RANGE[lane.element]

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from ..values import V
-from . import avx512, avx512_angles, avx512_float32
+from . import avx512, avx512_angles, avx512_float32, avx512_pieces
 from . import tables as table
 from .angle_reduction import choose_rare, large_angle_f32
 from .lanes import Lanes
@@ -205,8 +205,18 @@ def log2(lane: Lanes, x: V) -> V:
     return _logarithm(lane, x, _log2_combine)
 
 
+def _log1p_in_register(lane: Lanes, x: V) -> V:
+    """Computes log1p by instructions of AVX-512, which scale what 1 + x lost without leaving the range."""
+    total, lost = lane.two_sum(1.0, x)
+    k, u = avx512.near_one(lane, total)
+    y = _log_combine(lane, k, lane.add(u, avx512.scale(lane, lost, lane.neg(k))))
+    return lane.copysign(avx512.log_domain(lane, y, total), x)  # for -0
+
+
 @recipe("log1p", "float", instructions=20)
 def log1p(lane: Lanes, x: V) -> V:
+    if avx512.serves(lane):
+        return avx512.by_register(lane, _log1p_in_register, x)
     total, lost = lane.two_sum(1.0, x)
     k, m = _split(lane, total)
     # What 1 + x lost, in units of m: lost * 2^-k. Far out it does not matter, and 2^-k would leave the range.
@@ -245,6 +255,8 @@ def exp_fast_saturating(lane: Lanes, x: V) -> V:
 
 @recipe("tanh", "float", instructions=20)
 def tanh(lane: Lanes, x: V) -> V:
+    if avx512.serves(lane):
+        return avx512.by_register(lane, avx512_pieces.tanh, x)
     a = lane.abs(x)
     square = lane.mul(x, x)
     small = lane.fma(lane.mul(square, a), lane.poly(square, table.TANH_32), a)
@@ -282,6 +294,8 @@ def erf_fast(lane: Lanes, x: V, divide: Divide | None = None) -> V:
 
 @recipe("erf", "float", instructions=24)
 def erf(lane: Lanes, x: V) -> V:
+    if avx512.serves(lane):
+        return avx512.by_register(lane, avx512_pieces.erf, x)
     a = lane.abs(x)
     square = lane.mul(x, x)
     small = lane.fma(x, lane.poly(square, table.ERF_SMALL_32), x)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ..values import V
-from . import avx512, avx512_float64
+from . import avx512, avx512_float64, avx512_pieces
 from . import tables as table
 from .angle_reduction import choose_rare, large_angle_f64
 from .float32 import pow_sign_and_domain
@@ -254,6 +254,8 @@ def tanh(lane: Lanes, x: V) -> V:
 
 @recipe("erf", "double")
 def erf(lane: Lanes, x: V) -> V:
+    if avx512.serves(lane):
+        return avx512.by_register(lane, avx512_pieces.erf, x)
     a = lane.abs(x)
     square = lane.mul(x, x)
     small = lane.fma(x, lane.poly(square, table.ERF_SMALL_64), x)

@@ -55,6 +55,22 @@ def test_float_functions_are_accurate_everywhere(run: Run, name: str) -> None:
     assert ulps(result, exact) <= limit
 
 
+@pytest.mark.parametrize("name", ["sinh", "cosh", "asinh", "acosh"])
+def test_hyperbolic_functions_of_float64_where_their_forms_change(run: Run, name: str) -> None:
+    """Near overflow, and from 2^20 to 2^80, where log1p becomes log and squares no longer count."""
+    if name in ("sinh", "cosh"):
+        x = np.concatenate([np.linspace(708, 710.4757, 400), [709.0, np.nextafter(709.0, 0), 710.5, np.inf]])
+    else:
+        x = np.concatenate([2.0 ** np.linspace(20, 80, 400), [2.0**60, np.nextafter(2.0**60, 0), 1e300, np.inf]])
+    with np.errstate(over="ignore", invalid="ignore"):
+        found, exact = run(getattr(jn, name), x), getattr(np, REFERENCE_NAMES[name])(x)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, exact, rtol=4 * 2.0**-52)
+
+
+REFERENCE_NAMES = {"sinh": "sinh", "cosh": "cosh", "asinh": "arcsinh", "acosh": "arccosh"}
+
+
 def test_odd_functions_keep_the_sign_of_zero(run: Run) -> None:
     zeros = np.array([0.0, -0.0], np.float32)
     for function in (jn.sinh, jn.asinh, jn.atanh, jn.tan, jn.cbrt):

@@ -1,5 +1,7 @@
 """float32 functions of the inline math library against NumPy and scipy in double precision."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from joinery.lowering.llvm import ir, values
@@ -345,3 +347,30 @@ def test_every_name_with_float32_code_is_covered_here():
     covered = set(REFERENCE) | {"pow", "fma", "copysign", "fmod"}
     assert covered <= MATH_NAMES
     assert {name for name, element, _ in _RECIPES if element == "float" and name in MATH_NAMES} <= covered
+
+
+def _emit(name: str, fn: ir.Function, x: values.V) -> values.V:
+    return emit_math(fn, name, x)
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("name", ["erf", "tanh"])
+def test_functions_of_pieces_meet_and_end_at_one(name, kind):
+    """Where a table has another polynomial, numbers next to each other have results next to each other; none is beyond 1."""
+    end = {"erf": {"float": 3.95, "double": 5.95}, "tanh": {"float": 9.02, "double": 19.1}}[name]
+    dtype = np.float32 if kind == "float" else np.float64
+    f = MapKernel(partial(_emit, name), [kind], kind)
+    last = dtype(end[kind])
+    beyond = np.array([np.nextafter(last, dtype(np.inf)), 2 * last, np.finfo(dtype).max, np.inf], dtype)
+    np.testing.assert_array_equal(f(np.concatenate([beyond, -beyond])), [1] * 4 + [-1] * 4)
+    steps = np.concatenate([step * np.arange(1, 33) for step in (0.125, 0.375, 289 / 1024)]).astype(dtype)
+    steps = steps[steps < last]
+    below, above = f(np.nextafter(steps, dtype(0))), f(np.nextafter(steps, dtype(np.inf)))
+    units = 3 * np.spacing(below)  # what two results may be off by, and the slope of at most one
+    assert (np.abs(above - below) <= units).all()
+    assert max(below.max(), above.max()) <= 1
+    tiny = np.array([0.0, -0.0, np.finfo(dtype).smallest_subnormal, -np.finfo(dtype).tiny, np.nan], dtype)
+    got = f(tiny)
+    expected = REFERENCE[name](tiny) if kind == "float" or name == "tanh" else special.erf(tiny)
+    np.testing.assert_allclose(got, expected, rtol=1e-6, atol=0)
+    np.testing.assert_array_equal(np.signbit(got[:4]), [False, True, False, True])
