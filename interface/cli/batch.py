@@ -14,6 +14,7 @@ from typing import Any
 
 from ...promotion import UserError
 from ...runtime.host.streams import occupy_descriptors, refusal, tell
+from ...runtime.host.threads import default_threads
 from .arrays import assignment
 
 Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
@@ -98,6 +99,8 @@ def _batch(options: argparse.Namespace) -> int:
         raise UserError("--scheduler has its own workers; fix: leave out --workers and --ray")
     if options.bring and not options.scheduler:
         raise UserError("--bring is for workers of a scheduler; fix: --scheduler tcp://host:8786")
+    if options.threads is None and not options.scheduler:
+        default_threads()  # which raises for a variable that is no number, before a cluster is started
     from ..distributed.batch.jobs import plan_job
     from ..distributed.batch.running import Workers, run_job
     from ..distributed.batch.sources import source

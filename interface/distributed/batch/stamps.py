@@ -65,15 +65,25 @@ def look_at_parquet(name: str, path: Path) -> Look:
     return _look(path, (_Found(name, os.stat(path / name), bool(name) and (path / name).is_symlink()) for name in names))
 
 
+def is_utf8(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a path is one for pyarrow, which takes none of other bytes."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def parquet_files(name: str, path: Path) -> list[Path]:
     """Return a Parquet file, or the files *.parquet of a folder in the order of their names.
 
     Names that begin with "_" or "." are left out, which is where writers keep what are no rows.
 
-    Raises `RunError` for a folder with others in it, whose names may stand for a column, and `OSError` where it cannot be
-    looked at.
+    Raises `RunError` for a folder with others in it, whose names may stand for a column, and for names that are no UTF-8, and
+    `OSError` where it cannot be looked at.
     """
     if not path.is_dir():
+        _require_utf8(name, [path])
         return [path]
     found: list[str] = []
     with os.scandir(path) as entries:
@@ -87,7 +97,15 @@ def parquet_files(name: str, path: Path) -> list[Path]:
                 )
             if entry.name.lower().endswith(".parquet"):
                 found.append(entry.name)
-    return [path / each for each in sorted(found)]
+    files = [path / each for each in sorted(found)]
+    _require_utf8(name, files)
+    return files
+
+
+def _require_utf8(name: str, files: list[Path]) -> None:
+    for each in files:
+        if not is_utf8(each):
+            raise RunError(f"input {name!r}: {str(each)!r} is no UTF-8, and Parquet takes no other paths; fix: rename it")
 
 
 class _Found(NamedTuple):

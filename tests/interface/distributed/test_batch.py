@@ -368,6 +368,7 @@ def test_a_full_disk_is_found_before_anything_runs(batch: Run, folder: Path, mon
         (("--output", "y.npy"), ("x=flat.npy",), "has 2 axes"),
         (("--output", "y.npy", "--block", "0"), ("x=x.npy",), "--block 0; fix: 1 or more"),
         (("--output", "y.npy", "--mask", "m=x"), ("x=x.npy",), "got x, m"),
+        (("--output", "y.npy", "--pad-to", "7"), ("x=x.npy",), "--pad-to 7 is for lists of different lengths, and all files"),
         (("--output", "y.npy", "--scheduler", "tcp://127.0.0.1:1", "--workers", "2"), ("x=x.npy",), "leave out --workers"),
         (("--output", "y.npy", "--bring"), ("x=x.npy",), "--bring is for workers of a scheduler"),
         (("--output", "x.npy"), ("x=x.npy",), "is there already"),
