@@ -171,8 +171,8 @@ def plan_job(
     ragged = [source.name for source in with_rows if columns[source.name].item is None]
     if width is not None and not ragged:
         raise UserError(
-            f"{what}: --pad-to {width} is for lists of different lengths, and all files have rows of one shape; fix: leave it out, "
-            "or a column of lists in a .parquet"
+            f"{what}: --pad-to {width} is for lists of different lengths, and all files have rows of one shape; fix: leave it "
+            "out, or a column of lists in a .parquet"
         )
     for mask, of in masks:
         if of not in ragged or not _has_zero_and_one(specs[mask].dtype) or specs[mask].shape != specs[of].shape:
