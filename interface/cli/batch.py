@@ -14,7 +14,6 @@ from typing import Any
 
 from ...promotion import UserError
 from ...runtime.host.streams import occupy_descriptors, refusal, tell
-from ...runtime.host.threads import default_threads
 from .arrays import assignment
 
 Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
@@ -100,6 +99,8 @@ def _batch(options: argparse.Namespace) -> int:
     if options.bring and not options.scheduler:
         raise UserError("--bring is for workers of a scheduler; fix: --scheduler tcp://host:8786")
     if options.threads is None and not options.scheduler:
+        from ...runtime.host.threads import default_threads  # which loads NumPy
+
         default_threads()  # which raises for a variable that is no number, before a cluster is started
     from ..distributed.batch.jobs import plan_job
     from ..distributed.batch.running import Workers, run_job
