@@ -42,7 +42,8 @@ NAMES_INTRO = """## What others call them
 COMMANDS_INTRO = """# Commands
 
 `joinery` (or `python -m joinery`) asks about promotion, runs saved models and block kernels, and shows what becomes of them.
-The exit status is 0, 2 for a mistake in what was asked, or 1 for what this version or this machine cannot do."""
+The exit status is 0, 2 for a mistake in what was asked, or 1 for what this version or this machine cannot do;
+`joinery batch` and `joinery prove` have others beside these, which `--help` names."""
 
 
 def number(value: float) -> str:

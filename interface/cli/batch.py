@@ -10,18 +10,26 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from ...promotion import UserError
+from ...runtime.host.streams import occupy_descriptors, refusal, tell
 from .arrays import assignment
 
 Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
 
 BLOCK_ROWS = 1024
+_FAILED, _NOT_SHOWN = 1, 3
+_SHOWN_BLOCKS = 10
 
 
 def add_batch(add: Add) -> None:
     """Add the command by `add(name, command, help)`."""
     batch = add("batch", _batch, "run a saved model over files, block by block, on one machine or many")
+    batch.epilog = (
+        f"The exit status is 0 if all blocks are done, {_NOT_SHOWN} if they are and standard output does not take the summary, "
+        f"{_FAILED} if blocks have failed or the run was interrupted, and 2 for a mistake in what was asked."
+    )
     option = batch.add_argument
     option("model", metavar="MODEL", help="a file written by Model.save")
     option(
@@ -78,6 +86,7 @@ def _ended_by_signals() -> Iterator[Callable[[], None]]:
 
 
 def _batch(options: argparse.Namespace) -> int:
+    occupy_descriptors()
     for name, least in (("block", 1), ("batch", 1), ("pad_to", 1), ("workers", 0), ("retries", 0), ("in_flight", 1)):
         value = getattr(options, name)
         if value is not None and value < least:
@@ -89,6 +98,10 @@ def _batch(options: argparse.Namespace) -> int:
         raise UserError("--scheduler has its own workers; fix: leave out --workers and --ray")
     if options.bring and not options.scheduler:
         raise UserError("--bring is for workers of a scheduler; fix: --scheduler tcp://host:8786")
+    if options.threads is None and not options.scheduler:
+        from ...runtime.host.threads import default_threads  # which loads NumPy
+
+        default_threads()  # which raises for a variable that is no number, before a cluster is started
     from ..distributed.batch.jobs import plan_job
     from ..distributed.batch.running import Workers, run_job
     from ..distributed.batch.sources import source
@@ -107,7 +120,7 @@ def _batch(options: argparse.Namespace) -> int:
                 job, workers, resume=options.resume, same_target=options.same_target, retries=options.retries,
                 in_flight=options.in_flight, quiet=options.quiet, completing=completing,
             )  # fmt: skip
-            print(json.dumps(summary, indent=2), flush=True)
+            refused = refusal(json.dumps(summary, indent=2), sys.stdout)
     except KeyboardInterrupt:
         from ..distributed.batch.journal import is_resumable
 
@@ -116,6 +129,16 @@ def _batch(options: argparse.Namespace) -> int:
             found = f"{job.output.path} is as it was"
         elif is_resumable(job.output):
             found = f"--resume goes on with {job.output.partial}"
-        print(f"\njoinery batch: interrupted; {found}", file=sys.stderr)
-        return 1
-    return 1 if summary["failed"] else 0
+        tell(f"\njoinery batch: interrupted; {found}")
+        return _FAILED
+    if refused is not None:
+        tell(f"joinery batch: the summary cannot be printed: standard output: {refused}; {_outcome(summary)}")
+    return _FAILED if summary["failed"] else 0 if refused is None else _NOT_SHOWN
+
+
+def _outcome(summary: dict[str, Any]) -> str:
+    failed = [str(each["block"]) for each in summary["failed"]]
+    if not failed:
+        return f"all blocks are done, {summary['output']} is complete, digest {summary['digest']}"
+    shown = f"{', '.join(failed[:_SHOWN_BLOCKS])}{', …' if len(failed) > _SHOWN_BLOCKS else ''}"
+    return f"{len(failed)} of {summary['blocks']} blocks have failed: {shown}"

@@ -15,6 +15,7 @@ from typing import NoReturn
 from ... import __version__
 from ...promotion import UserError
 from ...promotion.errors import JoineryError
+from ...runtime.host.streams import tell
 from .batch import add_batch
 from .doctor import add_doctor
 from .exporting import add_exporting
@@ -39,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except JoineryError as error:
         text = f"joinery {options.name}: {error}"
-        print(error if error.is_formatted else wrapped(text), file=sys.stderr)
+        tell(str(error) if error.is_formatted else wrapped(text))
         return 2 if isinstance(error, UserError) else 1
 
 

@@ -237,7 +237,11 @@ def _zarr_form(store: BlockStore, tensor: Tensor) -> tuple[tuple[int, ...], tupl
 @lru_cache(maxsize=64)
 def _zarr_array(store: BlockStore, name: str) -> Any:
     """Return an array; a process opens each once, and anew for each run."""
-    return required("zarr", "batch").open_group(store.folder, mode="r+")[name]
+    zarr = required("zarr", "batch")
+    # Zarr leaves out chunks that equal zero, as complex numbers do whose zeros have signs: each block gets its file. An array
+    # keeps what is set where it is opened; Zarr 3.1.0 has no other way to say it of one.
+    with zarr.config.set({"array.write_empty_chunks": True}):
+        return zarr.open_group(store.folder, mode="r+")[name]
 
 
 # --- Parquet: a folder with a file per block

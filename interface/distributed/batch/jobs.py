@@ -198,6 +198,11 @@ def plan_job(
     for source in sources:
         _fit(specs[source.name], columns[source.name], source, sizes, width, what)
     ragged = [source.name for source in with_rows if columns[source.name].item is None]
+    if width is not None and not ragged:
+        raise UserError(
+            f"{what}: --pad-to {width} is for lists of different lengths, and all files have rows of one shape; fix: leave it "
+            "out, or a column of lists in a .parquet"
+        )
     for mask, of in masks:
         if of not in ragged or not _has_zero_and_one(specs[mask].dtype) or specs[mask].shape != specs[of].shape:
             raise UserError(
@@ -216,7 +221,8 @@ def plan_job(
         )
     tensors = tuple([_tensor(spec, alongs[spec.name].axis, dim, sizes, what) for spec in model.outputs])
     kept = [source for source in sources if source not in with_rows]
-    made = Output(output_kind(output, tensors), absolute_path(output, f"--output {output}"), tensors, rows, block)
+    path = absolute_path(output, f"--output {output}")
+    made = Output(output_kind(output, tensors), path, tensors, rows, block)
     for source in sources:
         _require_outside(made.path, source, what)
     calls = _rows_of_calls(model, sizes, dim, rows, block, batch, min(block, 64) if ragged else block, what)

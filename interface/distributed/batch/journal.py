@@ -35,7 +35,8 @@ try:
 except ImportError:  # Windows: nothing keeps two runs apart
     fcntl = None  # type: ignore[assignment]
 
-_FORMAT = 3
+_FORMAT = 4
+_MADE_BY = ("format", "joinery")
 _LINES = "blocks.jsonl"
 _NAMES = re.compile(r"run\.(json|new)|blocks\.(jsonl|new)|complete\.new|(data|new)-[0-9a-f]{32}")
 _RUN = re.compile(r"[0-9a-f]{32}")
@@ -185,18 +186,25 @@ class Journal:
                     self._require_files(before, value)
                 raise UserError(
                     f"{self._what}: {name} of the run is {_short(before)}, now it is {_short(value)}: its blocks would not go "
-                    "together; fix: the same command as before, or another --output"
+                    f"together; fix: the same {'joinery' if name in _MADE_BY else 'command'} as before, or another --output"
                 )
         return found
 
     def _require_files(self, before: dict[str, Any], now: dict[str, Any]) -> None:
         """Raise `UserError` for an input whose path is that of the run before, and whose files are others."""
         for name, (path, *_) in now.items():
-            if isinstance(before[name], list) and before[name][:1] == [path] and before[name] != now[name]:
+            if not isinstance(before[name], list) or before[name][:1] != [path] or before[name] == now[name]:
+                continue
+            if before[name][:-1] == now[name][:-1]:
                 raise UserError(
-                    f"{self._what}: input {name!r}: {path} has changed since the run began, so blocks of different inputs "
-                    f"would be mixed; fix: the files as they were, with their times, or remove {self._folder}"
+                    f"{self._what}: input {name!r}: {path} leads to {now[name][-1]} now, and led to {before[name][-1]} when "
+                    "the run began, so blocks of different inputs would be mixed; fix: links as they were, or remove "
+                    f"{self._folder}"
                 )
+            raise UserError(
+                f"{self._what}: input {name!r}: {path} has changed since the run began, so blocks of different inputs "
+                f"would be mixed; fix: the files as they were, with their times, or remove {self._folder}"
+            )
 
     def _check(self, size: int | None) -> None:
         """Take over the notes of an earlier run whose blocks are there and right, and drop the others.
@@ -393,7 +401,8 @@ def _identity(job: Job) -> dict[str, Any]:
     return {
         "format": _FORMAT, "joinery": __version__, "model": job.reference.digest, "device": job.reference.device,
         "inputs": {
-            source.name: [str(source), asdict(source.stamp), source.length] for source in (*job.sources, *job.whole)
+            source.name: [str(source), asdict(source.stamp), source.length, source.real]
+            for source in (*job.sources, *job.whole)
         },
         "masks": dict(job.masks), "outputs": [[each.name, each.dtype, list(each.item)] for each in job.output.tensors],
         "rows": job.output.rows, "block": job.output.block, "batch": job.batch, "pad_to": job.width,

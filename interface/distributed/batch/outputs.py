@@ -17,6 +17,7 @@ from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 from ..failures import RunError
 from .formats import FORMATS, BlockStore, Tensor, has_npy_form, read_npy
+from .stamps import is_utf8
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,10 @@ def output_kind(path: str, tensors: tuple[Tensor, ...]) -> str:
         raise UserError(
             f"--output {path}: {group} is a Zarr, which would not see a folder of .npy files in it; batch writes a Zarr of its "
             f"own, with an array for each output; fix: --output out.zarr, with {names}"
+        )
+    if kinds[suffix] == "parquet" and not is_utf8(os.path.abspath(path)):
+        raise UserError(
+            f"--output: {os.path.abspath(path)!r} is no UTF-8, and Parquet takes no other paths; fix: another name, or .npy"
         )
     FORMATS[kinds[suffix]].check(tensors)
     return kinds[suffix]

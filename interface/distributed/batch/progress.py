@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import time
 
+from ....runtime.host.streams import is_terminal, tell
+
 _TERMINAL_SECONDS = 0.5
 _FILE_SECONDS = 30.0
 
 
 class Progress:
-    """Counts the blocks of a run and shows them on standard error.
+    """Counts the blocks of a run and shows them on standard error, if that takes anything.
 
     Args:
         total: blocks of the run.
@@ -21,7 +23,7 @@ class Progress:
     def __init__(self, total: int, done: int, quiet: bool) -> None:
         self.total, self.done, self.failed = total, done, 0
         self._began, self._before = time.monotonic(), done
-        self._is_terminal = sys.stderr.isatty()
+        self._is_terminal = is_terminal(sys.stderr)
         self._quiet = quiet
         self._seconds = _TERMINAL_SECONDS if self._is_terminal else _FILE_SECONDS
         self._next = self._began + self._seconds
@@ -44,14 +46,14 @@ class Progress:
 
     def _show(self, now: float) -> None:
         end = "" if self._is_terminal else "\n"
-        print(("\r\033[K" if self._is_terminal else "") + self.line(now), end=end, file=sys.stderr, flush=True)
+        tell(("\r\033[K" if self._is_terminal else "") + self.line(now), end)
 
     def end(self) -> None:
         """Show how far it came, and end the line for what is printed next."""
         if not self._quiet:
             self._show(time.monotonic())
             if self._is_terminal:
-                print(file=sys.stderr)
+                tell("")
 
 
 def _duration(seconds: float) -> str:

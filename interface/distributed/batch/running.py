@@ -16,6 +16,7 @@ from typing import Any
 
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
+from ....runtime.host.streams import tell
 from ....runtime.host.threads import default_threads
 from ..driving import Driver, Task
 from ..engines import Engine, InProcess, OnDask, OnRay
@@ -78,8 +79,10 @@ def run_job(
         if not failures:
             completing()
     except BaseException as error:
-        progress.end()
-        journal.close(changed=isinstance(error, InputChanged))
+        try:
+            progress.end()
+        finally:
+            journal.close(changed=isinstance(error, InputChanged))
         raise
     if failures:
         journal.close()
@@ -239,4 +242,4 @@ def _with_threads(job: Job, workers: int) -> Job:
 
 
 def _show_dashboard(client: Any) -> None:
-    print(f"dashboard: {dashboard_line(client)}", file=sys.stderr, flush=True)
+    tell(f"dashboard: {dashboard_line(client)}")

@@ -15,7 +15,7 @@ from ....promotion.arrays import Array
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import JoineryError, UserError
 from ..failures import InputChanged, RunError
-from .stamps import ZARR_METADATA, Stamp, changed_file, stamp_of, stamp_of_parquet
+from .stamps import ZARR_METADATA, Look, Stamp, changed_file, look_at, look_at_parquet
 
 _MEMBERS = re.compile(r"(?P<path>.*\.(?P<kind>npz|(?i:parquet)|safetensors))(?::(?P<member>.+))?", re.DOTALL)
 _ZARR = re.compile(r"\.zarr(?=/|$)")
@@ -35,6 +35,7 @@ class Source:
         raw: the dtype of elements that the file has as bytes, which is how .npy files have those that NumPy does not know.
         watch: by which the client knows whether somebody did anything to the files. Processes keep nothing that they have
             decoded for a run with another one.
+        real: where links on the path, and in the folder, lead on the client.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Source:
     length: int | None = None
     raw: str = ""
     watch: str = ""
+    real: str = ""
 
     def __str__(self) -> str:
         return f"{self.path}:{self.member}" if self.member else self.path
@@ -69,7 +71,7 @@ class Source:
             if paths is not None:
                 found = changed_file(self.stamp, paths, self.is_folder)
             else:
-                found = None if self._look()[0] == self.stamp else Path(self.path)
+                found = None if self._look().stamp == self.stamp else Path(self.path)
         except OSError as error:
             raise self._unreadable(error) from error
         if found is not None:
@@ -78,20 +80,26 @@ class Source:
     def require_undisturbed(self) -> None:
         """Raise as `require_unchanged` does, also for files that were others in between. This holds on the client alone."""
         try:
-            stamp, watch = self._look()
+            look = self._look()
         except OSError as error:
             raise self._unreadable(error) from error
-        if stamp != self.stamp:
+        if look.stamp != self.stamp:
             raise self._changed(Path(self.path))
-        if watch != self.watch:
+        if look.real != self.real:
+            raise InputChanged(
+                f"input {self.name!r}: {self} leads to {look.real} now, and led to {self.real} when the run was planned, so "
+                "blocks of different inputs would be mixed; fix: links as they were, and --resume, or begin anew with the "
+                "files themselves"
+            )
+        if look.watch != self.watch:
             raise InputChanged(
                 f"input {self.name!r}: somebody wrote, moved or replaced files of {self} while blocks were computed, or "
                 "changed their rights or links, and they have the sizes and times of before; fix: --resume, which computes "
                 "those blocks again, when nobody does that any more"
             )
 
-    def _look(self) -> tuple[Stamp, str]:
-        return _stamp(self.name, self.kind, self.path, self.member)
+    def _look(self) -> Look:
+        return _look(self.name, self.kind, self.path, self.member)
 
     def _unreadable(self, error: OSError) -> RunError:
         return RunError(
@@ -174,8 +182,8 @@ def source(name: str, text: str) -> Source:
         mode = os.stat(path).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise UserError(f"input {name!r}: {path} is a pipe or a device; fix: a file, since rows of it are read again")
-        stamp, watch = _stamp(name, kind, path, member)
-        return Source(name, kind, path, member, stamp, watch=watch)
+        look = _look(name, kind, path, member)
+        return Source(name, kind, path, member, look.stamp, watch=look.watch, real=look.real)
     except OSError as error:
         why = error.strerror or error
         raise UserError(f"input {name!r}: {path} cannot be read: {why}; fix: the path of a file that is there") from error
@@ -211,9 +219,9 @@ def _zarr_folder(name: str, path: Path, member: str) -> Path:
     return array if any((array / each).exists() for each in ZARR_METADATA) else path
 
 
-def _stamp(name: str, kind: str, path: str, member: str) -> tuple[Stamp, str]:
-    """Return stamp and watch of what a source reads: of a Zarr group the one array, of a folder of Parquet its files."""
+def _look(name: str, kind: str, path: str, member: str) -> Look:
+    """Look at what a source reads: of a Zarr group the one array, of a folder of Parquet its files."""
     folder = Path(path)
     if kind == "zarr":
-        return stamp_of(_zarr_folder(name, folder, member))
-    return stamp_of_parquet(name, folder) if kind == "parquet" else stamp_of(folder)
+        return look_at(_zarr_folder(name, folder, member))
+    return look_at_parquet(name, folder) if kind == "parquet" else look_at(folder)

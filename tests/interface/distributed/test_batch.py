@@ -100,6 +100,27 @@ def test_zarr_in_and_out(batch: Run) -> None:
     assert "in.zarr has no 'z'" in batch("--output", "w.npy", inputs=("x=in.zarr/z",), status=2)["error"]
 
 
+def test_zeros_with_signs_in_zarr(batch: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zarr leaves out chunks that equal zero, and -0-0j does: they came back as 0+0j."""
+    zarr = pytest.importorskip("zarr", reason="the extra dask is not installed")
+    graph = jn.Graph("negative", [jn.TensorType(jn.complex64, ("batch", 2), "x")])
+    graph.output(-graph.inputs[0], name="y")
+    jn.compile(graph, device="cpu").save("m.joinery")
+    x = np.zeros((9, 2), np.complex64)
+    x[7] = 1 - 2j
+    np.save("x.npy", x)
+    with monkeypatch.context() as patch:
+        stopped_after(patch, 2, KeyboardInterrupt())
+        batch("--output", "y.zarr", "--block", "2", status=1)
+    summary = batch("--output", "y.zarr", "--block", "2", "--resume")
+    assert (summary["before"], summary["computed"], summary["damaged"]) == (2, 3, 0)
+    found = zarr.open_group("y.zarr", mode="r")["y"][:]
+    assert found.tobytes() == (-x).tobytes()
+    assert np.signbit(found.imag[:6]).all()
+    assert len(list(Path("y.zarr/y/c").rglob("0"))) == 5 + 1  # a file for each block, and the folder of the first
+    assert batch("--output", "y.zarr", "--block", "2", "--resume")["before"] == 5
+
+
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("output", ["y.zarr", "y.npy", "y.parquet", "y"])
 @pytest.mark.parametrize("block", [104, 10**30])
@@ -347,6 +368,7 @@ def test_a_full_disk_is_found_before_anything_runs(batch: Run, folder: Path, mon
         (("--output", "y.npy"), ("x=flat.npy",), "has 2 axes"),
         (("--output", "y.npy", "--block", "0"), ("x=x.npy",), "--block 0; fix: 1 or more"),
         (("--output", "y.npy", "--mask", "m=x"), ("x=x.npy",), "got x, m"),
+        (("--output", "y.npy", "--pad-to", "7"), ("x=x.npy",), "--pad-to 7 is for lists of different lengths, and all files"),
         (("--output", "y.npy", "--scheduler", "tcp://127.0.0.1:1", "--workers", "2"), ("x=x.npy",), "leave out --workers"),
         (("--output", "y.npy", "--bring"), ("x=x.npy",), "--bring is for workers of a scheduler"),
         (("--output", "x.npy"), ("x=x.npy",), "is there already"),

@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from joinery.__main__ import main
-from joinery.interface.distributed.batch import columns
+from joinery.interface.distributed.batch import columns, jobs, running
 
 from .conftest import SIZE, Run, rows, scores
 
@@ -249,3 +249,58 @@ def test_a_column_that_is_there_twice(folder: Path, batch: Run) -> None:
     parquet.write_table(pyarrow.Table.from_arrays([column, column], names=["x", "x"]), "in.parquet")
     error = batch("--output", "y.npy", status=2, inputs=("x=in.parquet",))["error"]
     assert "column 'x' is there 2 times" in error
+
+
+@pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="file systems there take UTF-8 alone")
+@pytest.mark.parametrize("where", ["file", "folder", "folder above", "file in a folder"])
+def test_names_that_parquet_does_not_take(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """pyarrow takes UTF-8 alone: each block failed four times, and inputs were said to be no files of Parquet."""
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra dask is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    name = os.fsdecode(b"\xff")
+    table = pyarrow.table({"x": pyarrow.FixedSizeListArray.from_arrays(rows(5).reshape(-1), SIZE)})
+    parquet.write_table(table, "in.parquet")
+    path = {
+        "file": f"{name}.parquet", "folder": f"{name}/a.parquet", "folder above": f"{name}/a.parquet",
+        "file in a folder": f"in/{name}.parquet",
+    }[where]  # fmt: skip
+    Path(path).parent.mkdir(exist_ok=True)
+    os.rename("in.parquet", path)
+    given = {"folder": name, "file in a folder": "in"}.get(where, path)
+    error = batch("--output", "y.npy", inputs=(f"x={given}",), status=2)["error"]
+    assert f"input 'x': {str(folder / path)!r} is no UTF-8, and Parquet takes no other paths; fix: rename it" in error
+    if where in ("file", "folder above"):
+        output = path.replace(".parquet", "2.parquet")
+        monkeypatch.setattr(jobs, "run_block", None)  # nothing runs
+        error = batch("--output", output, status=2)["error"]
+        assert f"--output: {str(folder / output)!r} is no UTF-8" in error
+    assert [each for each in os.listdir(folder) if each.endswith((".partial", ".npy"))] == ["x.npy"]
+
+
+@pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="file systems there take UTF-8 alone")
+@pytest.mark.parametrize("suffix", ["npy", "zarr"])
+def test_names_of_other_formats_are_bytes(batch: Run, suffix: str) -> None:
+    if suffix == "zarr":
+        pytest.importorskip("zarr", reason="the extra dask is not installed")
+    name = os.fsdecode(b"\xff")
+    os.rename("x.npy", f"{name}.npy")
+    expected = batch("--output", "y.npy", inputs=(f"x={name}.npy",))["digest"]
+    options = ("--output", f"{name}2.{suffix}", "--resume")
+    assert batch(*options, inputs=(f"x={name}.npy",))["digest"] == expected
+    assert batch(*options, inputs=(f"x={name}.npy",))["before"] == 1
+
+
+def test_a_variable_that_is_no_number_of_threads_is_seen_before_a_cluster_starts(
+    batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["batch", "m.joinery", "--trusted", "--input", "x=x.npy", "--output", "y.npy", "--quiet"]
+    monkeypatch.setenv("JOINERY_THREADS", "many")
+    monkeypatch.setattr(running, "_engine", None)  # no cluster, and no block
+    for workers in ("0", "2"):
+        assert main([*arguments, "--workers", workers]) == 2
+        assert "JOINERY_THREADS is 'many'; fix: a number" in " ".join(capsys.readouterr().err.split())
+    assert sorted(os.listdir(folder)) == ["m.joinery", "x.npy"]
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("JOINERY_THREADS", "many")
+    assert batch("--output", "y.npy")["computed"] == 1  # --threads is above it
