@@ -49,7 +49,7 @@ def quietly(client: Any) -> Iterator[Any]:
         return
 
     def is_shown(record: logging.LogRecord) -> bool:
-        return client.status == "running"
+        return bool(client.status == "running")
 
     log = logging.getLogger("distributed.client")
     log.addFilter(is_shown)

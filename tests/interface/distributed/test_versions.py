@@ -1,4 +1,4 @@
-"""A worker with another joinery version says so, and goes on to serve others: what comes from it is read, and refused when used."""
+"""A worker with another joinery version says so, and goes on to serve others: what comes is read, and refused when used."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Unreadable:
 def test_a_scheduler_that_cannot_read_tasks(client: Any, worker: None) -> None:
     """It has no joinery, or one without what the tasks name: then no block can be computed."""
     driver = Driver(OnDask(client), 2, 3, ordered=False)
-    with pytest.raises(jn.distributed.RunError, match="the scheduler of Dask cannot read the tasks.*; fix: one version of"):
+    with pytest.raises(jn.distributed.RunError, match=r"the scheduler of Dask cannot read the tasks.*; fix: one version of"):
         list(driver.run(Task(number, str, (Unreadable(),)) for number in range(3)))
 
 
