@@ -41,9 +41,9 @@ def quietly(client: Any) -> Iterator[Any]:
 
     Who has configured the log of Dask gets all of it.
     """
-    from dask import config
+    from distributed.config import config
 
-    if any(config.get(f"{prefix}{key}", None) for prefix in ("", "distributed.") for key in ("logging", "logging-file-config")):
+    if any(part.get(key) for part in (config, config.get("distributed", {})) for key in ("logging", "logging-file-config")):
         with client:
             yield client
         return
