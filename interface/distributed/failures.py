@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import JoineryError, UserError
@@ -15,9 +16,18 @@ class RunError(UserError):
 
     __module__ = "joinery.distributed"
 
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        # By a function of this module: Ray's pickle takes a class by value whose module is none that was imported by that name,
+        # and what arrives is then of another class, which ends no run.
+        return _arrived, (type(self).__name__, *self.args), vars(self)
+
 
 class InputChanged(RunError):
     """Files of an input are not what they were when a run was planned, or were something else in between."""
+
+
+def _arrived(name: str, *args: Any) -> RunError:
+    return (InputChanged if name == InputChanged.__name__ else RunError)(*args)
 
 
 @dataclass(frozen=True, slots=True)

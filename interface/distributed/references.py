@@ -182,7 +182,7 @@ class ForeignReference(ModelReference):
     def _refused(self) -> Any:
         raise foreign(self._version)
 
-    name = digest = location = device = threads = trusted = property(_refused)  # type: ignore[assignment]
+    name = digest = location = device = threads = trusted = property(_refused)
 
     def __call__(self) -> Model:
         raise foreign(self._version)

@@ -41,15 +41,15 @@ def quietly(client: Any) -> Iterator[Any]:
 
     Who has configured the log of Dask gets all of it.
     """
-    from dask import config
+    from distributed.config import config
 
-    if any(config.get(f"{prefix}{key}", None) for prefix in ("", "distributed.") for key in ("logging", "logging-file-config")):
+    if any(part.get(key) for part in (config, config.get("distributed", {})) for key in ("logging", "logging-file-config")):
         with client:
             yield client
         return
 
     def is_shown(record: logging.LogRecord) -> bool:
-        return client.status == "running"
+        return bool(client.status == "running")
 
     log = logging.getLogger("distributed.client")
     log.addFilter(is_shown)

@@ -119,8 +119,8 @@ class BlockRecord:
 def run_job_block(job: Job | ForeignJob, number: int) -> BlockRecord:
     """Read, compute and write one block.
 
-    Raises `RunError` where nothing can be read or written at all, where files of inputs have changed before all was computed, and
-    for a job of another joinery version.
+    Raises `RunError` where nothing can be read or written at all, where files of inputs have changed before all was computed,
+    and for a job of another joinery version.
     """
     if isinstance(job, ForeignJob):
         raise foreign(job.version)

@@ -120,8 +120,9 @@ def test_another_version_on_the_worker_is_refused(reference: jn.distributed.Mode
     arrived = pickle.loads(sent.replace(jn.__version__.encode(), b"9.9.9"))
     assert "9.9.9" in repr(arrived)
     for use in (
-        arrived, arrived.opened, lambda: arrived.name, lambda: arrived.threads, lambda: blocks.run_block(arrived, {"x": rows(3)}),
-        lambda: jn.distributed.map_blocks(arrived, rows(3)), lambda: jn.distributed.ray_actor(arrived),
+        arrived, arrived.opened, lambda: arrived.name, lambda: arrived.threads,
+        lambda: blocks.run_block(arrived, {"x": rows(3)}), lambda: jn.distributed.map_blocks(arrived, rows(3)),
+        lambda: jn.distributed.ray_actor(arrived),
     ):  # fmt: skip
         with pytest.raises(jn.distributed.RunError, match=r"the client has joinery 9\.9\.9, this worker has"):
             use()

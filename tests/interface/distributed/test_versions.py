@@ -1,4 +1,4 @@
-"""A worker with another joinery version says so, and goes on to serve others: what comes from it is read, and refused when used."""
+"""A worker with another joinery version says so, and goes on to serve others: what comes is read, and refused when used."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from joinery.interface.distributed import references
 from joinery.interface.distributed.batch import jobs
 from joinery.interface.distributed.driving import Driver, Task
 from joinery.interface.distributed.engines import OnDask
+from joinery.interface.distributed.failures import InputChanged
 from joinery.interface.distributed.references import ModelReference
 
 from .conftest import Run, rows
@@ -103,8 +104,18 @@ class Unreadable:
 def test_a_scheduler_that_cannot_read_tasks(client: Any, worker: None) -> None:
     """It has no joinery, or one without what the tasks name: then no block can be computed."""
     driver = Driver(OnDask(client), 2, 3, ordered=False)
-    with pytest.raises(jn.distributed.RunError, match="the scheduler of Dask cannot read the tasks.*; fix: one version of"):
+    with pytest.raises(jn.distributed.RunError, match=r"the scheduler of Dask cannot read the tasks.*; fix: one version of"):
         list(driver.run(Task(number, str, (Unreadable(),)) for number in range(3)))
+
+
+@pytest.mark.parametrize("kind", [jn.distributed.RunError, InputChanged])
+def test_errors_that_end_a_run_are_of_their_class_after_any_pickle(kind: type[Exception]) -> None:
+    """Ray pickles by value what it does not find in `sys.modules` by the name that it has, which is another class then."""
+    dumps = pytest.importorskip("cloudpickle", reason="the extra dask is not installed").dumps
+    for sent in (dumps(kind("why")), pickle.dumps(kind("why"))):
+        arrived = pickle.loads(sent)
+        assert type(arrived) is kind
+        assert str(arrived) == "why"
 
 
 def test_a_pool_of_processes(reference: ModelReference, other: None) -> None:
