@@ -26,7 +26,9 @@ def is_narrow_product(symbol: Symbol) -> bool:
     if len(matrix.shape) != 2 or len(rows.shape) < 2 or any(operand.dtype is not symbol.dtype for operand in symbol.inputs):
         return False
     steps, columns = matrix.shape
-    if not isinstance(steps, int) or not isinstance(columns, int) or not (1 <= steps <= MAX_STEPS and 1 <= columns <= MAX_STEPS):
+    if not isinstance(steps, int) or not isinstance(columns, int):
+        return False
+    if not 1 <= min(steps, columns) <= max(steps, columns) <= MAX_STEPS:
         return False
     return not isinstance(rows.shape[-2], int) or rows.shape[-2] >= MIN_ROWS
 

@@ -407,7 +407,7 @@ def _is_read_in_rows(nest: Nest, product: Product) -> bool:
     right = nest.body[nest.body[product.number].operands[1]]
     if product.n is None or right.op != "load" or right.operands or right.dtype.name not in ("float32", "float64"):
         return False
-    return right.attrs["buffer"].kind != "constant" and right.attrs["at"].coefficient(product.n) == 1
+    return bool(right.attrs["buffer"].kind != "constant" and right.attrs["at"].coefficient(product.n) == 1)
 
 
 def _comes_from_memory(nest: Nest, product: Product, limits: HostLimits) -> bool:
