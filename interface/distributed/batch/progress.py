@@ -41,8 +41,9 @@ class Progress:
         """Return what is shown: blocks, rate, failures, time left."""
         computed = self.done + self.failed - self._before
         rate = computed / max(now - self._began, 1e-9)
-        left = (self.total - self.done - self.failed) / rate if rate else 0.0
-        return f"{self.done}/{self.total} blocks, {rate:.3g} blocks/s, {self.failed} failed, {_duration(left)} left"
+        missing = self.total - self.done - self.failed
+        left = "an unknown time" if missing and not rate else _duration(missing / rate if rate else 0.0)
+        return f"{self.done}/{self.total} blocks, {rate:.3g} blocks/s, {self.failed} failed, {left} left"
 
     def _show(self, now: float) -> None:
         end = "" if self._is_terminal else "\n"

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import joinery as jn
@@ -422,6 +423,8 @@ def test_the_line_of_progress() -> None:
         progress.count(failed=number == 3)
     line = progress.line(progress._began + 4.0)
     assert line == "27/100 blocks, 2 blocks/s, 1 failed, 36 s left"
+    assert Progress(10, 4, quiet=True).line(time.monotonic()) == "4/10 blocks, 0 blocks/s, 0 failed, an unknown time left"
+    assert Progress(4, 4, quiet=True).line(time.monotonic()) == "4/4 blocks, 0 blocks/s, 0 failed, 0 s left"
     assert progress.line(progress._began + 8000.0).endswith("20:00 h left")
 
 
