@@ -26,10 +26,11 @@ from .extents import is_one
 from .groups import (
     Group,
     align,
-    is_distinct,
     joined_map,
     merge_correspondence,
+    own_axes,
     permuted_map,
+    reduces_group,
     reshaped_map,
 )
 from .indexing import AxisMap
@@ -164,6 +165,14 @@ class Grouping:
         self.store_member(storage_root(point), group)
         return group.bit
 
+    def require_stored(self, symbol: Symbol) -> bool:
+        """Has what is computed of a concatenation that one kernel stores stored, for a reader whose lanes would each choose
+        among all parts. Returns whether it is such a symbol."""
+        if symbol.id not in self.interleaved:
+            return False
+        self.must_store.add(storage_root(symbol).id)
+        return True
+
     def store_member(self, root: Symbol, group: Group) -> None:
         if root.id not in group.members or storage_root(root) is not root:
             raise InternalError(
@@ -204,6 +213,8 @@ class Grouping:
         """Leaves `symbol` floating; operands that come from groups are stored there."""
         before = cost = depth = 0
         for operand in symbol.inputs:
+            if symbol.op.kind != "map":
+                self.require_stored(operand)
             before |= self.require(operand)
             if self.in_memory(operand):
                 cost += 0 if operand.op.kind == "source" and not operand.shape else 1
@@ -381,7 +392,9 @@ class Grouping:
             self.direct[symbol.id] = self.dependency(operand)
             self.cost[symbol.id] = 1
             return
-        if operand.id in self.interleaved:
+        if symbol.op.name not in ("slice", "flip"):
+            self.require_stored(operand)
+        elif operand.id in self.interleaved and not is_one(symbol.shape[-1]):  # one column is one part
             self.interleaved.add(symbol.id)
         self.direct[symbol.id] = self.direct[operand.id]
         self.cost[symbol.id] = 1 if self.in_memory(operand) else self.cost[operand.id]
@@ -406,14 +419,13 @@ class Grouping:
         group = self.joinable(operand)
         if group is not None and group.kind in ("row", "attention"):
             operand_map = group.members[operand.id]
-            if _reduces_group(group, operand, operand_map, over):
+            if reduces_group(group, operand, operand_map, over):
                 self._add_reduction(symbol, group, operand_map, over)
                 self.depth[symbol.id] = self.depth[operand.id] + 1
                 if self.depth[symbol.id] >= MAX_DEPTH:
                     self.sealed.add(symbol.id)
                 return
-        if operand.id in self.interleaved and len(operand.shape) - 1 not in over and not self.in_memory(operand):
-            self.must_store.add(storage_root(operand).id)  # a lane of another one would choose among all parts
+        self.require_stored(operand)
         before = self.require(operand)
         found = self._reducing.get((operand.id, over))
         group = None if found is None else self.groups[self._living(found.bit)]
@@ -442,6 +454,7 @@ class Grouping:
         self._add_member(symbol, group, result)
 
     def _group_scan(self, symbol: Symbol) -> None:
+        self.require_stored(symbol.inputs[0])
         group = self.new_group("scan", self.require(symbol.inputs[0]))
         axis_map = own_axes(group, symbol.shape)
         group.splittable.difference_update(axis_map[symbol.attrs["axis"]])
@@ -531,7 +544,7 @@ class Grouping:
     def _group_concat(self, symbol: Symbol) -> bool:
         """Stores a concatenation part by part if a group computes one, or there are many; others float as guarded loads."""
         if len(symbol.inputs) <= MAX_PARTS and all(self.base_group(operand) is None for operand in symbol.inputs):
-            if interleaves(symbol, self.in_memory):
+            if interleaves(symbol, lambda part: self.in_memory(part) or self.require_stored(part)):
                 self.interleaved.add(symbol.id)
             return False
         self.store_parts(symbol)
@@ -562,11 +575,6 @@ class Grouping:
         return self.cost[symbol.id] >= RECOMPUTE_LIMIT
 
 
-def own_axes(group: Group, shape: Sequence[Extent]) -> AxisMap:
-    """Adds an axis to the group for every dimension of `shape` that is not 1, and returns their axis map."""
-    return tuple([() if is_one(extent) else (group.new_axis(extent, splittable=True),) for extent in shape])
-
-
 def _unless_one(group: Group, axis: int) -> tuple[int, ...]:
     return () if is_one(group.axes[axis]) else (axis,)
 
@@ -581,20 +589,3 @@ def _operand_batch(batch: AxisMap, operand: Symbol, rank: int) -> AxisMap:
             for extent, axes in zip(own, batch[rank - 2 - len(own) :], strict=True)
         ]
     )
-
-
-def _reduces_group(group: Group, operand: Symbol, operand_map: AxisMap, over: tuple[int, ...]) -> bool:
-    """Returns whether reducing `operand` over dimensions `over` is reducing over the group's own reduced
-    dimensions."""
-    reduced = group.reduced_axes
-    if not reduced or not is_distinct(operand_map):
-        return False
-    covered: set[int] = set()
-    for d, (axes, extent) in enumerate(zip(operand_map, operand.shape, strict=True)):
-        if not axes and not is_one(extent):
-            return False
-        if d in over:
-            covered.update(axes)
-        elif not reduced.isdisjoint(axes):
-            return False
-    return covered == reduced

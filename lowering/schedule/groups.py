@@ -264,3 +264,25 @@ def reshaped_map(
     for axis, inner in splits:  # creates the same axis numbers as above
         group.split(axis, inner)
     return tuple(dealt)
+
+
+def own_axes(group: Group, shape: Sequence[Extent]) -> AxisMap:
+    """Adds an axis to the group for every dimension of `shape` that is not 1, and returns their axis map."""
+    return tuple([() if is_one(extent) else (group.new_axis(extent, splittable=True),) for extent in shape])
+
+
+def reduces_group(group: Group, operand: Symbol, operand_map: AxisMap, over: tuple[int, ...]) -> bool:
+    """Returns whether reducing `operand` over dimensions `over` is reducing over the group's own reduced
+    dimensions."""
+    reduced = group.reduced_axes
+    if not reduced or not is_distinct(operand_map):
+        return False
+    covered: set[int] = set()
+    for d, (axes, extent) in enumerate(zip(operand_map, operand.shape, strict=True)):
+        if not axes and not is_one(extent):
+            return False
+        if d in over:
+            covered.update(axes)
+        elif not reduced.isdisjoint(axes):
+            return False
+    return covered == reduced

@@ -11,8 +11,8 @@ from ..nest import Buffer, Extent, Nest
 from .body import BodyBuilder, NeedsBufferError, SplitAxisError
 from .canonical import PendingStore, finish
 from .extents import at_most, contiguous_strides
-from .grouping import Grouping, own_axes
-from .groups import Group
+from .grouping import Grouping
+from .groups import Group, own_axes
 from .indexing import linear, map_indices, shift
 from .templates import NoTemplateError, grid_axes
 

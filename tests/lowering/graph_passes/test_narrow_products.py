@@ -83,6 +83,12 @@ CONSUMERS: dict[str, tuple[Make, Callable[[np.ndarray], np.ndarray]]] = {
     "flip": (lambda y: jn.flip(y, 0), lambda y: y[::-1]),
     "product": (lambda y: jn.permute(y, (1, 0)) @ y, lambda y: y.T @ y),
     "reshape": (lambda y: jn.reshape(y, (50, -1)), lambda y: y.reshape(50, -1)),
+    "columns": (lambda y: y[:, 1:], lambda y: y[:, 1:]),
+    "pad": (lambda y: jn.pad(jn.tanh(y), ((0, 0), (1, 2))), lambda y: np.pad(np.tanh(y), ((0, 0), (1, 2)))),
+    "running": (lambda y: jn.cumsum(y, axis=0), lambda y: y.cumsum(0)),
+    "picked": (lambda y: jn.gather(y, jn.arange(y, 999, 0, -3)), lambda y: y[999:0:-3]),
+    "pairs": (lambda y: y[:, None] + y[None, :8], lambda y: y[:, None] + y[None, :8]),
+    "again": (lambda y: jn.tanh(y) @ y[:3], lambda y: np.tanh(y) @ y[:3]),
     "concat": (lambda y: jn.concat([y, y * 2.0], axis=1), lambda y: np.concatenate([y, y * 2], 1)),
 }
 
@@ -93,6 +99,25 @@ def test_what_reads_them(name: str) -> None:
     x, matrix = arrays([(1000, 3), (3, 3)])
     found = run([(1000, 3), (3, 3)], lambda x, m: ours(x @ m), [x, matrix])
     assert np.allclose(found, theirs(x @ matrix), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("make", "kernels"),
+    [
+        (lambda y, m: y, 1),
+        (lambda y, m: jn.tanh(y) * 2.0, 1),
+        (lambda y, m: y @ m, 2),
+        (lambda y, m: jn.tanh(y @ m) @ m, 3),
+        (lambda y, m: jn.softmax(y, axis=-1), 2),
+        (lambda y, m: jn.pad(y, ((0, 0), (0, 4))), 2),
+        (lambda y, m: jn.cumsum(y, axis=0), 2),
+    ],
+)
+def test_other_readers_find_them_in_memory(make: Make, kernels: int) -> None:
+    """A lane of another one would compute all columns, and choose."""
+    graph = jn.Graph("g", inputs=[jn.TensorType(jn.float32, (1000, 3), "x"), jn.TensorType(jn.float32, (3, 3), "m")])
+    graph.output(make(graph.inputs[0] @ graph.inputs[1], graph.inputs[1]))
+    assert len(jn.compile(graph, device="cpu").kernels) == kernels
 
 
 @pytest.mark.parametrize("parts", [2, 3, 4, 5])

@@ -83,12 +83,13 @@ def _partition(k: KernelContext, line: V, elem: str, count: int) -> None:
 def _defer_line(k: KernelContext, op: Operation, node: Node, axis: int, count: int) -> bool:
     """Leaves the sort of one line to the store of its result, if nothing else reads that; returns whether it does.
 
-    The line is put in order in the memory of the store, which must not be what the block is loaded from.
+    The line is put in order in the memory of the store, so only programs of graphs do that: none of theirs is loaded from
+    there, or stored there by two of them. Those of texts may store the same line twice, which is no harm while it is in order.
     """
     extent, store = node.shape[axis], only_store(op)
     if store is None or k.bounds is not None or math.prod(node.shape) != extent or not _is_partitioned(k, node.elem, extent):
         return False
-    if k.ordering is not None and k.ordering.may_overwrite(store):
+    if k.ordering is not None:
         return False
     location = k.f.location
 

@@ -129,3 +129,32 @@ def test_long_lines_along_other_axes_and_in_descending_order() -> None:
     want = np.sort(x, 0)
     assert np.array_equal(found[0], want)
     assert np.array_equal(found[1], -want)
+
+
+def test_programs_of_a_text_may_store_the_same_line() -> None:
+    """What lies in memory is in order whenever another program looks or stores."""
+    size = 8192
+    block, pointers = f"tensor<{size}xi32>", f"tensor<{size}x!tt.ptr<i32>>"
+    kernel = jn.kernel.from_ttir(f"""module {{
+      tt.func public @sorted(%x: !tt.ptr<i32>, %y: !tt.ptr<i32>) {{
+        %r = tt.make_range {{start = 0 : i32, end = {size} : i32}} : {block}
+        %xs = tt.splat %x : !tt.ptr<i32> -> {pointers}
+        %from = tt.addptr %xs, %r : {pointers}, {block}
+        %v = tt.load %from : {pointers}
+        %ys = tt.splat %y : !tt.ptr<i32> -> {pointers}
+        %to = tt.addptr %ys, %r : {pointers}, {block}
+        %z = tt.sort %v {{axis = 0 : i32}} : {block}
+        tt.store %to, %z : {pointers}
+        tt.return
+      }}
+    }}""")
+    rng = np.random.default_rng(0)
+    jn.set_threads(2)
+    try:
+        for _ in range(20):
+            x = rng.integers(-(2**31), 2**31, size).astype(np.int32)
+            y = np.zeros_like(x)
+            kernel.launch((8,), x, y)
+            assert np.array_equal(y, np.sort(x))
+    finally:
+        jn.set_threads(None)
