@@ -142,9 +142,16 @@ def _bits(kind: str) -> Rule:
 
 
 def _bounded_bits(ev: Observer, op: Operation, x: Integer, y: Integer, kind: str) -> Value | None:
-    """Returns an unknown number of which only bounds are known, for operands whose ranges are not negative."""
+    """Returns an unknown number of which only bounds are known, for operands whose ranges are not negative.
+
+    The bits that any number has in common with one that is not negative are a number from 0 to that.
+    """
     one, two = ev.terms.range(x.value), ev.terms.range(y.value)
     half = 1 << (x.width - 1)
+    if kind == "and":
+        for number, other in ((x, y), (y, x)):
+            if ev.terms.fits(number.value, 0, half - 1) and not ev.terms.fits(other.value, 0, half - 1):
+                return integer(_common_bits(ev.terms, number.value, other.value), x.width)
     if one[0] is None or two[0] is None or one[0] < 0 or two[0] < 0:
         return None
     if one[1] is None or two[1] is None or one[1] >= half or two[1] >= half:
@@ -158,6 +165,14 @@ def _bounded_bits(ev: Observer, op: Operation, x: Integer, y: Integer, kind: str
         (at_least(made, left), at_least(made, right)) if kind == "or" else (),
     )  # fmt: skip
     return integer(made, x.width)
+
+
+def _common_bits(terms: Terms, number: Polynomial, other: Polynomial) -> Polynomial:
+    """Returns the bits that a number of which bounds are known, and are not negative, has in common with any other one."""
+    return terms.atom(
+        ("common bits", number, other), f"({terms.text(number)} and {terms.text(other)})", 0, terms.range(number)[1],
+        terms.depends(number, other), lambda made: (at_most(made, number),),
+    )  # fmt: skip
 
 
 def _left_shift(ev: Observer, op: Operation, x: Integer, y: Integer) -> Value | None:

@@ -27,6 +27,9 @@ Lanes = tuple[Polynomial, ...]
 Rule = Callable[["Evaluator", SSAValue, Lanes], Value | None]
 """(evaluator, value, lanes) → the value in the lane; None if nothing is known of it."""
 
+Invariant = Integer | tuple[tuple[Polynomial, ...], tuple[Polynomial, ...]] | None
+"""What is known of an integer that a loop carries: that it always is another one, or limits from below and from above."""
+
 MAX_STEPS = 60_000
 _MAX_DEPTH = 100
 _MAX_FORMULA = 100
@@ -52,6 +55,8 @@ class Run:
         rules: by name of the operation that makes a value; those of the arguments of regions by the name of the operation that
             has the region, with ":argument".
         steps_left: how many more values are evaluated; others are free.
+        invariants: what is known of carried integers, by loop, number and lanes of the one that was asked for.
+        open_invariants: loops of which that is being found.
         loads: operations of which the contents of their array were used.
         wraps: whether numbers wrap. Guesses of specifications, which are proven afterwards, are made as if they did not.
     """
@@ -79,6 +84,8 @@ class Run:
         self.increments: dict[Hashable, Polynomial | None] = {}
         self.exact: dict[Hashable, bool] = {}
         self.bounds_of_loops: dict[Operation, tuple[Polynomial, Polynomial, Polynomial] | None] = {}
+        self.invariants: dict[tuple[Operation, int, Lanes], Invariant] = {}
+        self.open_invariants: set[Operation] = set()
         self.loads: dict[Operation, None] = {}
         self.program = tuple(
             [terms.atom(
@@ -100,6 +107,31 @@ class Run:
         """Returns by what a value may differ beside its lane: the program, and the loops around its definition."""
         op = ssa.op.parent_op() if isinstance(ssa, OpResult) else ssa.owner.parent_op()
         return self.around(op)
+
+    def forget(self, loop: Operation) -> None:
+        """Makes everything inside a loop anew when it is asked for again.
+
+        What was made is true, but more may be shown when more is known of what the loop carries.
+        """
+
+        def is_inside(op: Operation | None) -> bool:
+            while op is not None and op is not loop:
+                op = op.parent_op()
+            return op is loop
+
+        for block, own in list(self.contexts.items()):
+            if block.parent_op() is loop and block is loop.regions[0].blocks[0]:
+                own.forget()
+            elif is_inside(block.parent_op()):
+                del self.contexts[block]
+        def is_made_inside(key: Hashable) -> bool:
+            op = key[0] if isinstance(key, tuple) else key
+            return isinstance(op, Operation) and op is not loop and is_inside(op)
+
+        self.bounds_of_loops = {key: each for key, each in self.bounds_of_loops.items() if not is_made_inside(key)}
+        self.increments = {key: each for key, each in self.increments.items() if not is_made_inside(key)}
+        self.exact = {key: each for key, each in self.exact.items() if not is_made_inside(key)}
+        self.invariants = {key: each for key, each in self.invariants.items() if not is_made_inside(key)}
 
     def around(self, op: Operation | None) -> frozenset[Hashable]:
         """Returns the program, and the loops that an operation is or is in."""
@@ -148,6 +180,11 @@ class Evaluator:
     def taking(self, ssa: SSAValue, lanes: Lanes, value: Value) -> Evaluator:
         """Returns a context in which a value stands for another one, from which everything else is computed."""
         return Evaluator(self.run, self.given, self, {**self._taken, (ssa, lanes): value})
+
+    def forget(self) -> None:
+        """Makes values anew when they are asked for again, but for those that stand for others."""
+        self._known = dict(self._taken)
+        self._below.clear()
 
     @property
     def formula(self) -> Formula:

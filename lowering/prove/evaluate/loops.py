@@ -10,10 +10,9 @@ from ..terms.formulas import Formula, at_least, both, equal, implies, less, with
 from ..terms.polynomials import ZERO, Polynomial
 from .contexts import bounds_of, context, iteration
 from .evaluator import Evaluator, Lanes, Run
+from .invariants import MAX_OPEN, bounded, parts
 from .values import Integer, Pointer, Unknown, Value, integer
 
-_MAX_OPEN = 4
-"""Most carried values that are looked at while others are."""
 
 def _iterations(run: Run, loop: Operation) -> Polynomial | None:
     """Returns how many iterations the loop makes."""
@@ -45,7 +44,9 @@ def for_argument(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
     loop = ssa.block.parent_op()
     assert loop is not None
     if ssa.index:
-        return _carried(ev, loop, ssa.index - 1, lanes, iteration(ev.run, loop))
+        number = ssa.index - 1
+        found = _carried(ev, loop, number, lanes, iteration(ev.run, loop))
+        return bounded(ev.run, ssa, loop, number, lanes) if found is None else found
     bounds = bounds_of(ev.run, loop)
     if bounds is None:
         return None
@@ -58,7 +59,8 @@ def for_result(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
     """Returns what a loop leaves."""
     assert isinstance(ssa, OpResult)
     count = _iterations(ev.run, ssa.op)
-    return None if count is None else _carried(ev, ssa.op, ssa.index, lanes, count)
+    found = None if count is None else _carried(ev, ssa.op, ssa.index, lanes, count)
+    return bounded(ev.run, ssa, ssa.op, ssa.index, lanes) if found is None else found
 
 
 def while_argument(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
@@ -69,20 +71,13 @@ def while_argument(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
     before = loop.regions[0].block
     if ssa.block is not before:
         return ev.value(terminator(before).operands[1 + ssa.index], lanes)
-    return _carried(ev, loop, ssa.index, lanes, iteration(ev.run, loop))
-
-
-def _parts(loop: Operation, number: int) -> tuple[SSAValue, SSAValue, SSAValue]:
-    """Returns a carried value's argument, what it starts with, and what an iteration makes of it."""
-    first = loop.regions[0].block
-    if loop.name == "scf.for":
-        return first.args[number + 1], loop.operands[number + 3], terminator(first).operands[number]
-    return first.args[number], loop.operands[number], terminator(loop.regions[1].block).operands[number]
+    found = _carried(ev, loop, ssa.index, lanes, iteration(ev.run, loop))
+    return bounded(ev.run, ssa, loop, ssa.index, lanes) if found is None else found
 
 
 def _carried(ev: Evaluator, loop: Operation, number: int, lanes: Lanes, count: Polynomial) -> Value | None:
     """Returns what is carried after a number of iterations: what it starts with, and as often what each of them adds."""
-    _, start, _ = _parts(loop, number)
+    _, start, _ = parts(loop, number)
     first = ev.value(start, lanes)
     match first:
         case Integer(value, width):
@@ -119,9 +114,9 @@ def _following(run: Run, loop: Operation, number: int, lanes: Lanes, taken: Valu
 
     It is made in the context of any iteration, whose conditions hold in each: nothing that is known of whoever asks is used.
     """
-    if run.open_loops >= _MAX_OPEN:
+    if run.open_loops >= MAX_OPEN:
         return None
-    argument, _, following = _parts(loop, number)
+    argument, _, following = parts(loop, number)
     run.open_loops += 1
     try:
         return context(run, loop.regions[0].block).taking(argument, lanes, taken).value(following, lanes)
@@ -171,7 +166,7 @@ def _stays_exact(run: Run, loop: Operation, number: int, lanes: Lanes, increment
     if found is None:
         if not run.wraps:
             return True
-        if run.open_loops >= _MAX_OPEN:
+        if run.open_loops >= MAX_OPEN:
             return False  # more may be shown when less is open
         run.exact[key] = False  # while it is asked
         half = 1 << (width - 1)

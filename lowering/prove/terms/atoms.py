@@ -313,13 +313,18 @@ class Terms:
             return self.floor_parts(value, divisor)
         low, high = self.range(value)
         most = max(abs(low), abs(high)) if low is not None and high is not None else None
+        least = None if low is None else min(low, 0)
+        greatest = None if high is None else max(high, 0)
+        if number is not None:
+            least = max(1 - number, 1 - number if least is None else least)
+            greatest = min(number - 1, number - 1 if greatest is None else greatest)
         depends = self.depends(value, divisor)
         names = self.text(value), self.text(divisor)
 
         def facts(quotient: Polynomial) -> Sequence[Formula]:
             rest = self.atom(
                 ("truncated rest", value, divisor), f"rem({names[0]}, {names[1]})",
-                None if low is None else min(low, 0), None if high is None else max(high, 0), depends,
+                least, greatest, depends,
             )  # fmt: skip
             above, below = at_least(value, 0), at_most(value, 0)
             positive, negative = at_least(divisor, 1), at_most(divisor, -1)

@@ -91,7 +91,7 @@ class Meaning:
             case ("wraps", value, width):
                 x = self.polynomial(value)
                 return (x - _wrapped(x, width)) >> width
-            case ("and", left, right):
+            case ("and" | "common bits", left, right):
                 return self.polynomial(left) & self.polynomial(right)
             case ("or", left, right):
                 return self.polynomial(left) | self.polynomial(right)

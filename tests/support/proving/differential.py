@@ -26,6 +26,7 @@ from .makers.fetched_kernels import fetched_kernel
 from .makers.idioms import idiomatic_kernel
 from .makers.mixed_kernels import mixed_kernel
 from .makers.random_kernels import RandomKernel, random_kernel
+from .makers.searching_kernels import searching_kernel
 from .makers.store_kernels import storing_kernel
 from .makers.undefined.carrying import carrying_kernel
 from .makers.undefined.nesting import nesting_kernel
@@ -42,6 +43,7 @@ MAKERS = {
     "counters": counting_kernel,
     "wrapping": wrapping_kernel,
     "fetched": fetched_kernel,
+    "searching": searching_kernel,
 }
 UNDEFINED_MAKERS = {
     "undefined": undefined_kernel,
