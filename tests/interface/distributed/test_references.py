@@ -7,6 +7,7 @@ import pickle
 import signal
 import threading
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import joinery as jn
@@ -121,8 +122,7 @@ def test_another_version_on_the_worker_is_refused(reference: jn.distributed.Mode
     assert "9.9.9" in repr(arrived)
     for use in (
         arrived, arrived.opened, lambda: arrived.name, lambda: arrived.threads,
-        lambda: blocks.run_block(arrived, {"x": rows(3)}), lambda: jn.distributed.map_blocks(arrived, rows(3)),
-        lambda: jn.distributed.ray_actor(arrived),
+        lambda: blocks.run_block(arrived, {"x": rows(3)}), lambda: jn.distributed.ray_actor(arrived),
     ):  # fmt: skip
         with pytest.raises(jn.distributed.RunError, match=r"the client has joinery 9\.9\.9, this worker has"):
             use()
@@ -130,6 +130,13 @@ def test_another_version_on_the_worker_is_refused(reference: jn.distributed.Mode
     again = pickle.dumps(arrived)
     assert pickle.loads(again) == arrived
     assert pickle.loads(again.replace(b"9.9.9", jn.__version__.encode())) == reference
+
+
+@pytest.mark.skipif(find_spec("dask") is None, reason="the extra dask is not installed")
+def test_arrays_are_not_mapped_by_another_version(reference: jn.distributed.ModelReference) -> None:
+    arrived = pickle.loads(pickle.dumps(reference).replace(jn.__version__.encode(), b"9.9.9"))
+    with pytest.raises(jn.distributed.RunError, match=r"the client has joinery 9\.9\.9, this worker has"):
+        jn.distributed.map_blocks(arrived, rows(3))
 
 
 def test_a_reference_of_another_version_may_have_other_fields() -> None:
