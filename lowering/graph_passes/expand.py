@@ -57,9 +57,9 @@ def expand(graph: Graph, lines: WholeLines = NO_LINES) -> Graph:
 
 def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
     is_composite = symbol.op.kind == "composite" and not is_wide(symbol)
-    if lines.columns and is_narrow_product(symbol):
+    if is_composite or _is_long_reduction(symbol) or _is_widened_product(symbol) or is_arctangent_of_ratio(symbol):
         return True
-    return is_composite or _is_long_reduction(symbol) or _is_widened_product(symbol) or is_arctangent_of_ratio(symbol)
+    return lines.columns and is_narrow_product(symbol)
 
 
 def _live(graph: Graph, outputs: tuple[Symbol, ...]) -> list[Symbol]:

@@ -10,14 +10,11 @@ from ...graph.ops.building import apply
 from ...graph.protocols import SymbolLike
 from ...graph.symbol import Symbol
 from ...promotion.dtype import float32, float64
-
-MAX_STEPS = 4
-"""The most columns and steps."""
-MIN_ROWS = 16
+from ..schedule.interleaving import MAX_PARTS, MIN_ROWS
 
 
 def is_narrow_product(symbol: Symbol) -> bool:
-    """Returns whether a symbol is a product of rows with a matrix of few rows and columns."""
+    """Returns whether a symbol is a product of rows with a matrix of few rows and columns, which are stored side by side."""
     if symbol.op.name != "matmul" or symbol.dtype not in (float32, float64) or symbol.attrs["accumulate"] is not symbol.dtype:
         return False
     if symbol.attrs["precision"] != "ieee":
@@ -28,7 +25,7 @@ def is_narrow_product(symbol: Symbol) -> bool:
     steps, columns = matrix.shape
     if not isinstance(steps, int) or not isinstance(columns, int):
         return False
-    if not 1 <= min(steps, columns) <= max(steps, columns) <= MAX_STEPS:
+    if not 1 <= min(steps, columns) <= max(steps, columns) <= MAX_PARTS:
         return False
     return not isinstance(rows.shape[-2], int) or rows.shape[-2] >= MIN_ROWS
 

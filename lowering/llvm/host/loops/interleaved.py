@@ -19,7 +19,8 @@ from .coordinates import Bound, Coordinate, Coordinates, reads_memory, stride_of
 from .lane_masks import only_first_lane
 from .vector_loop import vector_loop
 
-_MAX_COLUMNS = 4
+MAX_COLUMNS = 4
+"""The most elements of rows of which each lane has one."""
 
 
 def interleaved(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound]) -> Interleaved | None:
@@ -31,7 +32,7 @@ def interleaved(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence
     along, across = long[-2:]
     limits = [bound.limit for bound in bounds if bound.dim == across]
     columns = min([shape[across], *[limit.number for limit in limits if is_constant(limit)]])
-    if not all(is_constant(limit) for limit in limits) or not 2 <= columns <= _MAX_COLUMNS:
+    if not all(is_constant(limit) for limit in limits) or not 2 <= columns <= MAX_COLUMNS:
         return None
     if stride_of(pointers, across) != 1 or stride_of(pointers, along) != columns:
         return None

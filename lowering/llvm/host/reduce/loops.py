@@ -11,7 +11,7 @@ from ...elementwise import constant, identity, larger
 from ...ir import Function
 from ...values import TRUE, V, const, integer, is_float, is_integer, lanes, vector
 from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask
-from ..loops.interleaved import read_along
+from ..loops.interleaved import MAX_COLUMNS, read_along
 from ..loops.invariants import spread
 from ..loops.loop_nests import LoopNests
 from ..loops.padding_values import limits_along, padding_value
@@ -24,8 +24,6 @@ from .extreme_positions import reduce_positions
 from .flat import reduce_pairs
 from .row_scans import RowScan
 
-FEW = 4
-"""The most elements of rows that are reduced side by side."""
 UNROLLED = 16
 """The longest axis of a reduction across rows that is unrolled."""
 
@@ -92,7 +90,7 @@ def _is_read_along_rows(nests: LoopNests, sources: Sequence[Node], axis: int, bo
     if len(shape) != 2 or axis != 1 or any(source.shape != shape for source in sources):
         return False
     count, _ = ev.extent(shape[1], bounds, 1)
-    if not is_constant(count) or not 2 <= integer(count) <= FEW or shape[0] < ev.lanes_for(*nests.elements(sources)):
+    if not is_constant(count) or not 2 <= integer(count) <= MAX_COLUMNS or shape[0] < ev.lanes_for(*nests.elements(sources)):
         return False
     return all(read_along(ev, source, 0, 1) is not None for source in sources)
 

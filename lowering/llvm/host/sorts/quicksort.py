@@ -41,6 +41,15 @@ class _Part:
     elem: str
 
     @property
+    def parameters(self) -> list[tuple[str, str]]:
+        return [("ptr", "line"), ("i64", "count"), *self.further]
+
+    @property
+    def further(self) -> list[tuple[str, str]]:
+        """The parameters after the line and how many elements it has."""
+        return []
+
+    @property
     def lanes(self) -> int:
         return WIDTH // self.size
 
@@ -77,8 +86,8 @@ class SortedLine(_Part):
         return f"jn_quicksort_{self.elem}"
 
     @property
-    def parameters(self) -> list[tuple[str, str]]:
-        return [("ptr", "line"), ("i64", "count"), ("i64", "levels")]
+    def further(self) -> list[tuple[str, str]]:
+        return [("i64", "levels")]
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         """Adds the function to a module. Of two parts the smaller one is sorted first, while the other one waits."""
@@ -165,8 +174,8 @@ class Partition(_Part):
         return f"jn_partition_{self.elem}"
 
     @property
-    def parameters(self) -> list[tuple[str, str]]:
-        return [("ptr", "line"), ("i64", "count"), (self.elem, "pivot")]
+    def further(self) -> list[tuple[str, str]]:
+        return [(self.elem, "pivot")]
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         f = Function(module, self.name, self.parameters, "i64", attributes="nounwind noinline", linkage=linkage)
@@ -243,10 +252,6 @@ class _Pivot(_Part):
     def name(self) -> str:
         return f"jn_pivot_{self.elem}"
 
-    @property
-    def parameters(self) -> list[tuple[str, str]]:
-        return [("ptr", "line"), ("i64", "count")]
-
     def add(self, module: Module, linkage: str = "internal") -> None:
         f = Function(module, self.name, self.parameters, self.elem, attributes="nounwind noinline", linkage=linkage)
         line, count = f.params
@@ -292,10 +297,6 @@ class _Leaf(_Part):
     def name(self) -> str:
         return f"jn_sort_leaf_{self.elem}"
 
-    @property
-    def parameters(self) -> list[tuple[str, str]]:
-        return [("ptr", "line"), ("i64", "count")]
-
     def add(self, module: Module, linkage: str = "internal") -> None:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         line, count = f.params
@@ -334,10 +335,6 @@ class SortedHeap(_Part):
     @property
     def name(self) -> str:
         return f"jn_heapsort_{self.elem}"
-
-    @property
-    def parameters(self) -> list[tuple[str, str]]:
-        return [("ptr", "line"), ("i64", "count")]
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
