@@ -513,15 +513,32 @@ def _is_decoded(nest: Nest, product: Product) -> bool:
 
 
 def _row_group(nest: Nest, blocks: dict[int, int], limits: HostLimits) -> int:
-    """Returns how many row blocks of the first operand fill half of the second-level cache."""
+    """Returns how many row blocks of the first operand fill half of the second-level cache, or are one thread's share of them."""
     product = products(nest)[0]
     depth: Extent = nest.axes[product.k].extent
     for axis in product.outer:
         depth = depth * nest.axes[axis].extent
     if product.m is None or type(depth) is not int:
         return 0
-    bytes_ = _operand_bytes(nest, product, limits)
-    return max(1, limits.l2_bytes // 2 // (bytes_ * depth * blocks.get(product.m, 1) or 1))
+    bytes_, height = _operand_bytes(nest, product, limits), blocks.get(product.m, 1)
+    kept = max(1, limits.l2_bytes // 2 // (bytes_ * depth * height or 1))
+    rows = rows_extent(nest, product)
+    if type(rows) is not int or rows < limits.threads * height or not _is_cut_in_rows(nest, product, rows, depth * bytes_, limits):
+        return kept
+    return min(kept, -(-rows // height // limits.threads))
+
+
+def _is_cut_in_rows(nest: Nest, product: Product, rows: int, row_bytes: int, limits: HostLimits) -> bool:
+    """Returns whether threads are better off with rows of their own than with columns of their own.
+
+    With rows of its own each reads the whole second operand; with columns the whole first one, and whoever reads the result by
+    rows finds most of it in the caches of others.
+    """
+    columns = nest.axes[product.n].extent if product.n is not None else 1
+    if type(columns) is not int:
+        return False
+    result = rows * columns * max([nest.body[store.value].dtype.itemsize for store in nest.stores])
+    return columns * row_bytes <= rows * row_bytes // 2 + result // limits.threads
 
 
 def _attention_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:

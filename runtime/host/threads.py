@@ -24,7 +24,7 @@ _SPIN_NS = 100_000
 40 to 70 µs where a kernel's data has filled the caches; too short to be noticed as load."""
 _MEASURED_PAUSES = 200
 _HEADER_BYTES = 256
-_WORKER_BYTES = 64
+_WORKER_BYTES = 128
 _LIMIT_OFFSET = 36
 _KEPT_CALLS = 64
 """Calls of `limit_threads` that may still be entered as blocks while others are made."""

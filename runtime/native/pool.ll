@@ -7,7 +7,9 @@
 ;
 ; The caller moves 0 -> 1 for each worker it wants, works on the job itself, and at the end takes back (1 -> 0) the offers
 ; nobody has accepted yet.  So a worker that is still waking up never delays a short job: the join waits only for workers that
-; really run.  A job is the range [0, n); everybody takes chunks of `grain` from one counter until none is left.
+; really run.  A job is the range [0, n), in chunks of `grain`.  Each of the team begins with a share of its own, chunks that
+; lie side by side, and then helps with the shares of the others: kernels that follow each other over the same rows find in a
+; core's own cache what they left there, and nobody waits for a worker that is late.
 ;
 ; An idle worker spins for a bounded number of pauses and then sleeps until its state word changes; the caller sleeps on the state
 ; word of a running worker in the same way.  How to sleep, and what is known about CPUs, is the platform's part: pool_linux.ll or
@@ -17,9 +19,10 @@
 ; Pool:     0 i32 threads (with the caller)   4 i32 spin (pauses)     8 i64 bytes of a CPU mask
 ;          16 ptr mask of allowed CPUs       24 ptr scratch mask     32 i32 started   36 i32 limit of threads (0: none)
 ;          64 i32 lock (0 free, 1 taken)     68 i32 caller sleeps in the join
-;         128 ptr kernel, 136 ptr args, 144 i64 n, 152 i64 grain     192 i64 next index to hand out
-;         256 the workers, 64 bytes each; worker 0 is the caller and unused
+;         128 ptr kernel, 136 ptr args, 144 i64 n, 152 i64 grain, 160 i64 team
+;         256 the workers, 128 bytes each; worker 0 is the caller, which has a share alone
 ; Worker:   0 i32 state   4 i32 sleeps   8 i32 thread id   12 i32 CPU it is kept off, plus 1   16 ptr pool
+;          64 i64 next index of its share to hand out, 72 i64 end of its share
 
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(i64)
@@ -108,7 +111,7 @@ found:
   %start = ptrtoint ptr %pool to i64
   %distance = sub i64 %at, %start
   %offset = sub i64 %distance, 256
-  %index = lshr i64 %offset, 6
+  %index = lshr i64 %offset, 7
   %number = trunc i64 %index to i32
   ret i32 %number
 out:
@@ -130,30 +133,49 @@ out:
   ret i32 1
 }
 
-; Takes chunks of the current job until the counter has passed n.
-define internal void @run_chunks(ptr %pool) nounwind {
+; Takes chunks of the current job, those of its own share first, until none is left.
+define internal void @run_chunks(ptr %pool, ptr %me) nounwind {
 entry:
   %kernel.p = getelementptr i8, ptr %pool, i64 128
   %args.p = getelementptr i8, ptr %pool, i64 136
-  %n.p = getelementptr i8, ptr %pool, i64 144
   %grain.p = getelementptr i8, ptr %pool, i64 152
-  %next.p = getelementptr i8, ptr %pool, i64 192
+  %team.p = getelementptr i8, ptr %pool, i64 160
   %kernel = load ptr, ptr %kernel.p, align 8
   %args = load ptr, ptr %args.p, align 8
-  %n = load i64, ptr %n.p, align 8
   %grain = load i64, ptr %grain.p, align 8
-  br label %take
+  %team = load i64, ptr %team.p, align 8
+  %first = getelementptr i8, ptr %pool, i64 256
+  %bytes = shl i64 %team, 7
+  %last = getelementptr i8, ptr %first, i64 %bytes
+  br label %share
+share:
+  %of = phi ptr [ %me, %entry ], [ %following, %next ]
+  %next.p = getelementptr i8, ptr %of, i64 64
+  %end.p = getelementptr i8, ptr %of, i64 72
+  %end = load i64, ptr %end.p, align 8
+  br label %look
+look:
+  ; a share of which nothing is left is only read, so that those who look for work do not disturb each other
+  %now = load atomic i64, ptr %next.p monotonic, align 8
+  %open = icmp slt i64 %now, %end
+  br i1 %open, label %take, label %next
 take:
   %low = atomicrmw add ptr %next.p, i64 %grain monotonic
-  %left = sub i64 %n, %low
+  %left = sub i64 %end, %low
   %some = icmp sgt i64 %left, 0
-  br i1 %some, label %run, label %done
+  br i1 %some, label %run, label %next
 run:
   %whole = icmp slt i64 %grain, %left
   %count = select i1 %whole, i64 %grain, i64 %left
   %high = add i64 %low, %count
   call void %kernel(ptr %args, i64 %low, i64 %high)
-  br label %take
+  br label %look
+next:
+  %after = getelementptr i8, ptr %of, i64 128
+  %round = icmp eq ptr %after, %last
+  %following = select i1 %round, ptr %first, ptr %after
+  %all = icmp eq ptr %following, %me
+  br i1 %all, label %done, label %share
 done:
   ret void
 }
@@ -204,7 +226,7 @@ accept:
   %mine = extractvalue { i32, i1 } %pair, 1
   br i1 %mine, label %work, label %idle
 work:
-  call void @run_chunks(ptr %pool)
+  call void @run_chunks(ptr %pool, ptr %me)
   ; a locked exchange, not a plain release store: on x86 it also drains non-temporal stores
   %was = atomicrmw xchg ptr %me, i32 0 seq_cst
   %joiner = load atomic i32, ptr %joiner.p seq_cst, align 4
@@ -232,7 +254,7 @@ next:
   br i1 %more, label %create, label %done
 create:
   %i.long = zext i32 %i to i64
-  %offset = mul i64 %i.long, 64
+  %offset = shl i64 %i.long, 7
   %offset.pool = add i64 %offset, 256
   %worker = getelementptr i8, ptr %pool, i64 %offset.pool
   %failed = call i32 @pthread_create(ptr %handle, ptr null, ptr @worker_main, ptr %worker)
@@ -338,12 +360,11 @@ describe:
   %args.p = getelementptr i8, ptr %pool, i64 136
   %n.p = getelementptr i8, ptr %pool, i64 144
   %grain.p = getelementptr i8, ptr %pool, i64 152
-  %next.p = getelementptr i8, ptr %pool, i64 192
+  %team.p = getelementptr i8, ptr %pool, i64 160
   store ptr %kernel, ptr %kernel.p, align 8
   store ptr %args, ptr %args.p, align 8
   store i64 %n, ptr %n.p, align 8
   store i64 %grain, ptr %grain.p, align 8
-  store atomic i64 0, ptr %next.p monotonic, align 8
   ; no more workers than chunks
   %n.less = sub i64 %n, 1
   %chunks.less = sdiv i64 %n.less, %grain
@@ -355,6 +376,31 @@ describe:
   %have.long = sext i32 %have to i64
   %fewer = icmp slt i64 %chunks, %have.long
   %team = select i1 %fewer, i64 %chunks, i64 %have.long
+  store i64 %team, ptr %team.p, align 8
+  ; a share has chunks / team of them, and the first chunks % team shares have one more
+  %each = udiv i64 %chunks, %team
+  %over = urem i64 %chunks, %team
+  br label %split
+split:
+  %k = phi i64 [ 0, %describe ], [ %k.next, %split ]
+  %k.low = phi i64 [ 0, %describe ], [ %k.high, %split ]
+  %k.more = icmp ult i64 %k, %over
+  %k.one = zext i1 %k.more to i64
+  %k.chunks = add i64 %each, %k.one
+  %k.count = mul i64 %k.chunks, %grain
+  %k.next = add i64 %k, 1
+  %k.last = icmp eq i64 %k.next, %team
+  %k.end = add i64 %k.low, %k.count
+  %k.high = select i1 %k.last, i64 %n, i64 %k.end
+  %k.offset = shl i64 %k, 7
+  %k.offset.pool = add i64 %k.offset, 256
+  %k.worker = getelementptr i8, ptr %pool, i64 %k.offset.pool
+  %k.next.p = getelementptr i8, ptr %k.worker, i64 64
+  %k.end.p = getelementptr i8, ptr %k.worker, i64 72
+  store i64 %k.high, ptr %k.end.p, align 8
+  store atomic i64 %k.low, ptr %k.next.p monotonic, align 8
+  br i1 %k.last, label %ready, label %split
+ready:
   %cpu = call i32 @current_cpu()
   %cpu.known = icmp sge i32 %cpu, 0
   ; with many workers the scheduler finds free CPUs by itself, and a mask per worker would cost a system call each
@@ -362,11 +408,11 @@ describe:
   %place = and i1 %cpu.known, %few
   br label %post
 post:
-  %i = phi i64 [ 1, %describe ], [ %i.next, %posted ]
+  %i = phi i64 [ 1, %ready ], [ %i.next, %posted ]
   %i.more = icmp slt i64 %i, %team
   br i1 %i.more, label %offer, label %work
 offer:
-  %i.offset = shl i64 %i, 6
+  %i.offset = shl i64 %i, 7
   %i.offset.pool = add i64 %i.offset, 256
   %i.worker = getelementptr i8, ptr %pool, i64 %i.offset.pool
   br i1 %place, label %position, label %hand
@@ -388,7 +434,7 @@ posted:
 work:
   %caller = getelementptr i8, ptr %pool, i64 256
   %outer = call ptr @become(ptr %caller)
-  call void @run_chunks(ptr %pool)
+  call void @run_chunks(ptr %pool, ptr %caller)
   %again = call ptr @become(ptr %outer)
   %joiner.p = getelementptr i8, ptr %pool, i64 68
   br label %join
@@ -397,7 +443,7 @@ join:
   %j.more = icmp slt i64 %j, %team
   br i1 %j.more, label %withdraw, label %release
 withdraw:
-  %j.offset = shl i64 %j, 6
+  %j.offset = shl i64 %j, 7
   %j.offset.pool = add i64 %j.offset, 256
   %j.worker = getelementptr i8, ptr %pool, i64 %j.offset.pool
   %j.pair = cmpxchg ptr %j.worker, i32 1, i32 0 seq_cst seq_cst
