@@ -513,7 +513,7 @@ def _is_decoded(nest: Nest, product: Product) -> bool:
 
 
 def _row_group(nest: Nest, blocks: dict[int, int], limits: HostLimits) -> int:
-    """Returns how many row blocks of the first operand fill half of the second-level cache, or are one thread's share of them."""
+    """Returns how many row blocks of the first operand fill half of the second-level cache, or are the share of a thread."""
     product = products(nest)[0]
     depth: Extent = nest.axes[product.k].extent
     for axis in product.outer:
@@ -523,7 +523,9 @@ def _row_group(nest: Nest, blocks: dict[int, int], limits: HostLimits) -> int:
     bytes_, height = _operand_bytes(nest, product, limits), blocks.get(product.m, 1)
     kept = max(1, limits.l2_bytes // 2 // (bytes_ * depth * height or 1))
     rows = rows_extent(nest, product)
-    if type(rows) is not int or rows < limits.threads * height or not _is_cut_in_rows(nest, product, rows, depth * bytes_, limits):
+    if type(rows) is not int or rows < limits.threads * height:
+        return kept
+    if not _is_cut_in_rows(nest, product, rows, depth * bytes_, limits):
         return kept
     return min(kept, -(-rows // height // limits.threads))
 

@@ -200,6 +200,21 @@ def test_default_blocks_of_products(body, m, n, rows, columns, steps):
     assert dict(HostLimits().schedule(b.nest()).blocks) == {0: rows, 1: columns, 2: steps}
 
 
+@pytest.mark.parametrize(("m", "n", "k", "threads", "blocks_of_rows"), [
+    (4096, 64, 32, 2, 8), (4096, 64, 32, 4, 4), (256, 384, 64, 2, 1), (196, 384, 64, 2, 16), (4096, 4096, 64, 2, 32),
+    (4096, 4096, 1024, 2, 1), (1024, 512, 16, 2, 8), (1024, 512, 128, 2, 8), ("r", 64, 32, 2, 64),
+])  # fmt: skip
+def test_threads_have_rows_of_their_own_where_the_matrix_is_small(body, m, n, k, threads, blocks_of_rows):
+    """Half of the blocks of rows for two threads, and less where more of them do not stay in a cache; as many as stay there
+    where the matrix is large, rows are few, or known at launch only."""
+    m = dim(m) if isinstance(m, str) else m
+    b = body(m=m, n=n, k=k)
+    shapes = {"m": m, "n": n, "k": k}
+    loads = [b.load(np.zeros(1, np.float32), dims, shape=[shapes[d] for d in dims]) for dims in ("mk", "kn")]
+    b.store(b.contract(*loads, "k", float32), ["m", "n"])
+    assert HostLimits(threads=threads).schedule(b.nest()).group == blocks_of_rows
+
+
 FEW_ROWS = [
     (1, 4096, 768, 2048, 256), (1, 1000, 768, 512, 256), (1, 100, 768, 128, 256), (1, 50_000, 768, 2048, 256),
     (1, 768, 20_000, 256, 256),
