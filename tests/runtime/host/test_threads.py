@@ -75,7 +75,7 @@ body:
 done:
   ret void
 }
-; counts[i] = 64 times the id of the thread that ran index i, plus how many were run before, after half a millisecond of work
+; counts[i] = 64 times the id of the thread that ran index i, plus how many were run before (modulo 64), after half a millisecond of work
 define void @who(ptr %args, i64 %low, i64 %high) nounwind {
 entry:
   %counts = load ptr, ptr %args, align 8
@@ -84,7 +84,8 @@ entry:
   %calls = load ptr, ptr %calls.b, align 8
   %before = atomicrmw add ptr %calls, i64 1 seq_cst
   %id64 = shl i64 %id, 6
-  %both = add i64 %id64, %before
+  %number = and i64 %before, 63
+  %both = or i64 %id64, %number
   %id32 = trunc i64 %both to i32
   %p = getelementptr i32, ptr %counts, i64 %low
   store i32 %id32, ptr %p, align 4
