@@ -371,16 +371,16 @@ class Dots:
         What a mask leaves out of unsigned bytes stands for -128: it is out of the result, or multiplied with zeros.
         """
         found = unsigned_of(self.ev, a) if self.ev.target.multiplies_unsigned else None
-        rows = None if found is None else self._rows_in_place(found[0], "i8")
+        rows = None if found is None else self.rows_in_place(found[0], "i8")
         if found is not None and rows is not None:
             unread = {bound.limit.operand() for bound in wanted if bound.dim == 0}
             zeros = {bound.limit.operand() for bound in found[1] if bound.dim == 1}
             zeros |= {bound.limit.operand() for bound in self.limits(b) if bound.dim == 0}
             if rows.limits(0) <= unread and rows.limits(1) <= zeros:
                 return replace(rows, bounds=(*rows.bounds, *found[1]), moved=True)
-        return self._rows_in_place(a, "i8")
+        return self.rows_in_place(a, "i8")
 
-    def _rows_in_place(self, node: Node, elem: str) -> Operand | None:
+    def rows_in_place(self, node: Node, elem: str) -> Operand | None:
         """Returns an operand whose rows have elements side by side, wherever these begin, in place; else None."""
         direct = self._direct(node, elem)
         return direct if direct is not None and is_integer(direct.column, 1) else self._gathered(node, elem)
@@ -483,7 +483,7 @@ class Dots:
 
         limits: beyond which it need not be copied. left: whether its rows may be gathered.
         """
-        direct = self._rows_in_place(node, elem) if left else self._direct(node, elem)
+        direct = self.rows_in_place(node, elem) if left else self._direct(node, elem)
         if direct is not None and (direct.gathered or is_integer(direct.column, 1)):
             return direct
         memory = self.nests.materialize(self._as_bits(node, elem), bounds=limits or self.limits(node))

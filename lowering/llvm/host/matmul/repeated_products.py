@@ -1,8 +1,9 @@
-"""Makes one product of a loop over the outer taps of a convolution of bytes, whose sums stay in registers.
+"""Makes one product of a loop over the outer taps of a convolution with few channels.
 
 The operands of each iteration lie at a fixed distance from those of the one before. One by one, the products would load and
 store all sums once per iteration: for the 21 steps of k of an image with three channels and 7 × 7 taps that takes as long as
-the products themselves.
+the products themselves. Sums of bytes stay in registers over all iterations. Short rows of floats are copied, those of all
+iterations side by side, and multiplied with the rows of the other operand, which follow each other in memory.
 """
 
 from __future__ import annotations
@@ -11,16 +12,30 @@ from typing import Any
 
 from xdsl.ir import Operation
 
+from .....promotion.dataclass import dataclass
 from ....tt.analysis.control_flow import terminator
+from ....tt.facts import ORDERED
 from ....tt.transforms.folding import constant_of, is_pure
+from ...elementwise import memory_element
+from ...ir import Function
+from ...module import Module
 from ...syntax import attributes, element_name, is_tensor
+from ...values import V, const, i64, integer, is_constant, is_integer, vector, zero
 from ..context import KernelContext
+from ..loops.coordinates import Bound, memory_size_of
+from ..nodes import Node, Stored
+from ..scalars import ZERO
+from .operands import Operand, Wanted
 from .product_loops import added_per_iteration, define_integer, varies
 from .unsigned_bytes import flipped_operand
 
+SIDE_BY_SIDE = 64
+"""The most elements of a row of floats that is put together: with longer ones nothing is gained."""
+
 
 def lower_repeated_product(k: KernelContext, op: Any) -> bool:
-    """Emits a loop of known length whose only effect is a product of int8; returns False, with nothing emitted, for others."""
+    """Emits a loop of known length whose only effect is a product of int8, or of short rows of floats; returns False, with
+    nothing emitted, for others."""
     low, high, step = (constant_of(operand) for operand in op.operands[:3])
     body = op.regions[0].blocks[0]
     dots = [inner for inner in body.ops if inner.name == "tt.dot"]
@@ -34,7 +49,8 @@ def lower_repeated_product(k: KernelContext, op: Any) -> bool:
         return False
     times = len(range(low, high, step))
     distances = [_distance(operand, body, step) for operand in dot.operands[:2]]
-    if times < 2 or None in distances or any(element_name(operand.type) != "i8" for operand in dot.operands[:2]):
+    elements = {element_name(operand.type) for operand in dot.operands[:2]} | {element_name(dot.results[0].type)}
+    if times < 2 or None in distances or elements not in ({"i8", "i32"}, {"f32"}, {"f64"}):
         return False
     if any(not _is_plain(inner) for inner in body.ops if inner not in (dot, body.last_op)):
         return False
@@ -46,7 +62,7 @@ def _is_plain(op: Operation) -> bool:
 
 
 def _distance(operand: Any, body: Any, step: int) -> int | None:
-    """Returns the bytes from an iteration's block to the next one's, if it is loaded, and with the same mask.
+    """Returns the elements from an iteration's block to the next one's, if it is loaded, and with the same mask.
 
     Indices must be i64, which do not wrap.
     """
@@ -75,8 +91,11 @@ def _emit(k: KernelContext, op: Any, low: int, repetition: tuple[int, int, int])
             if inner is not dot and inner is not body.last_op:
                 k.operation(inner)
         a, b = (k.node(operand) for operand in dot.operands[:2])
-        c, counts = k.node(op.operands[3]), tuple([s.constant(number) for number in repetition])
-        result = k.dots.repeated(a, b, c, counts, k.limits(dot.results[0]))
+        c, wanted = k.node(op.operands[3]), k.limits(dot.results[0])
+        if a.elem == "i8":
+            result = k.dots.repeated(a, b, c, tuple([s.constant(number) for number in repetition]), wanted)
+        else:
+            result = _side_by_side(k, dot, (a, b, c), repetition, wanted)
     if result is None:
         k.ev.replacement = replaced
         del k.f.lines[start[0] :]
@@ -84,3 +103,97 @@ def _emit(k: KernelContext, op: Any, low: int, repetition: tuple[int, int, int])
         return False
     k.define(op.results[0], result)
     return True
+
+
+def _side_by_side(
+    k: KernelContext, dot: Operation, operands: tuple[Node, Node, Node], repetition: tuple[int, int, int],
+    wanted: tuple[Bound, ...],
+) -> Stored | None:  # fmt: skip
+    """Emits the sum of c and some products of floats, a[i] · b[i], as one product; None where rows cannot be copied, or are
+    more to copy than sums would be to move.
+
+    The sums are the same: chains along k, iteration after iteration.
+    """
+    (a, b, c), (times, distance, below) = operands, repetition
+    facts, element = attributes(dot), memory_element(a.elem)
+    if ORDERED in facts or str(facts.get("inputPrecision", "ieee")) == "tf32" or len(a.shape) != 2 or min(c.shape) == 1:
+        return None
+    left, right = k.dots.rows_in_place(a, element), k.dots.rows_in_place(b, element)
+    if left is None or right is None or right.gathered or left.limits(1) != right.limits(0):
+        return None
+    steps = _steps(k, left, a.shape[1])
+    if steps is None or times * steps > SIDE_BY_SIDE or not is_integer(right.row, below // steps) or below % steps:
+        return None
+    if right.limits(1) or not left.limits(0) <= {bound.limit.operand() for bound in wanted if bound.dim == 0}:
+        return None
+    lanes = k.ev.target.vector_bytes // memory_size_of(element)
+    if (times - 1) * -(-c.shape[1] // lanes) <= times * -(-steps // lanes):
+        return None
+    depth, width = times * steps, -(-times * steps // lanes) * lanes
+    memory = k.ev.scratch((a.shape[0], width), a.elem, width)
+    rows, _ = k.ev.extent(a.shape[0], wanted, 0)
+    copy = Beside(element, lanes, steps, times, distance, width, left.gathered)
+    k.f.call(k.f.module.provide(copy), "void", [left.pointer, left.row, rows, memory.pointer])
+    whole = Stored((a.shape[0], depth), a.elem, memory.pointer, (width, 1), element)
+    under = Stored((depth, b.shape[1]), b.elem, right.pointer, (integer(right.row), 1), element)
+    result = k.dots.dot(whole, under, c, "ieee", wanted=Wanted(wanted))
+    k.ev.release(memory)
+    return result
+
+
+def _steps(k: KernelContext, left: Operand, depth: int) -> int | None:
+    """Returns how many steps of k an iteration has, if that is known."""
+    steps: V = k.ev.s.constant(depth)
+    for bound in left.bounds:
+        if bound.dim == 1:
+            steps = k.ev.s.min(steps, bound.limit)
+    return integer(steps) if is_constant(steps) and integer(steps) > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The function that copies short rows of several blocks side by side.
+
+    Implements `SharedFunction`. Row i of block t begins at `a + row[i] + t · distance`, or `a + i · row + t · distance` where
+    rows are not `gathered`, and has `steps` elements; row i of the copy has those of all `times` blocks, and `width` of room.
+    What is written beyond that is overwritten by the next row, or lies in the vector of room after the last one.
+    """
+
+    element: str
+    lanes: int
+    steps: int
+    times: int
+    distance: int
+    width: int
+    gathered: bool
+
+    @property
+    def name(self) -> str:
+        numbers = (self.steps, self.times, self.distance, self.width)
+        return f"jn_beside_{self.element}_{self.lanes}_{'_'.join(map(str, numbers))}{'_gathered' * self.gathered}"
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        return [("ptr", "a"), ("ptr" if self.gathered else "i64", "row"), ("i64", "rows"), ("ptr", "copy")]
+
+    def add(self, module: Module, linkage: str = "internal") -> None:
+        """Add the function to a module."""
+        f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
+        a, row, rows, copy = f.params
+        type_, size = vector(self.element, self.lanes), memory_size_of(self.element)
+        last = self.steps % self.lanes or self.lanes
+        mask = f.icmp("slt", f.iota(self.lanes, "i32"), f.splat(const(last, "i32"), self.lanes))
+        with f.loop(ZERO, rows, i64(1)) as each:
+            offset = f.load("i64", f.gep(row, each.index, "i64"), 8) if self.gathered else f.mul(each.index, row)
+            first = f.gep(a, offset, self.element)
+            target = f.gep(copy, f.mul(each.index, i64(self.width)), self.element)
+            for number in range(self.times):
+                for at in range(0, self.steps, self.lanes):
+                    source = f.gep(first, number * self.distance + at, self.element)
+                    if at + self.lanes <= self.steps:
+                        found = f.load(type_, source, size)
+                    else:
+                        found = f.masked_load(type_, source, mask, zero(type_), size)
+                    f.store(found, f.gep(target, number * self.steps + at, self.element), size)
+        f.ret()
+        module.add(f)

@@ -1,4 +1,5 @@
-"""Convolutions of bytes whose outer taps are one product with sums in registers, beside NumPy, and loops that are none."""
+"""Convolutions whose outer taps are one product, of bytes with sums in registers, and of floats with rows side by side, beside
+NumPy, and loops that are none."""
 
 from __future__ import annotations
 
@@ -68,3 +69,56 @@ def test_levels_of_processors_and_threads(threads: int) -> None:
             assert target is not None
             continue
         np.testing.assert_array_equal(model(x), _convolved(x, w, [(1, 1), (1, 1)], 1, 1))
+
+
+def _plain(x: Any, w: Any, pads: Any, stride: int, dilation: int = 1) -> Any:
+    """A convolution of floats in float64, where 0 · ∞ is NaN."""
+    wide = np.pad(x.astype(np.float64), ((0, 0), *pads, (0, 0)))
+    reach = [(size - 1) * dilation + 1 for size in w.shape[:2]]
+    windows = np.lib.stride_tricks.sliding_window_view(wide, reach, (1, 2))[:, ::stride, ::stride, :, ::dilation, ::dilation]
+    with np.errstate(invalid="ignore"):
+        return (windows.transpose(0, 1, 2, 4, 5, 3)[..., None] * w.astype(np.float64)).sum((3, 4, 5))
+
+
+@pytest.mark.one_in(40)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kernel", [(3, 3), (2, 5), (5, 2), (7, 1), (2, 2)])
+@pytest.mark.parametrize("filters", [9, 17, 32, 33, 64, 70, 144])
+@pytest.mark.parametrize("channels", [2, 3, 4, 5, 7])
+def test_taps_of_few_channels(channels: int, filters: int, kernel: tuple[int, int], dtype: Any) -> None:
+    """Small integers, whose sums are exact, in images of which rows of blocks are left over, and of any number."""
+    rng = np.random.default_rng(channels + filters)
+    x, w = (rng.integers(-9, 10, shape).astype(dtype) for shape in ((2, 19, 23, channels), (*kernel, channels, filters)))
+    pads = [(int(rng.integers(0, 4)), int(rng.integers(0, 4))) for _ in range(2)]
+    stride = int(rng.integers(1, 3))
+    for batch in (2, "n"):
+        graph = jn.Graph("g", [jn.TensorType(jn.DType(np.dtype(dtype).name), (batch, *x.shape[1:]), "x")])
+        graph.output(jn.conv(graph.inputs[0], graph.constant(w), padding=pads, stride=stride) + 1)
+        np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(x), _plain(x, w, pads, stride) + 1)
+
+
+def _of_floats(channels: int, filters: int, numerics: str = "strict", image: int = 40) -> Any:
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, (1, image, image, channels), "x")])
+    w = np.random.default_rng(0).standard_normal((3, 3, channels, filters)).astype(np.float32)
+    graph.output(jn.conv(graph.inputs[0], graph.constant(w), padding=1, stride=2))
+    return jn.compile(graph, "cpu", cache=False, numerics=numerics), w
+
+
+def test_rows_of_taps_are_copied_where_sums_are_more() -> None:
+    for channels, filters, copied in ((3, 32, True), (3, 64, True), (3, 16, False), (5, 64, True), (8, 64, False)):
+        model, _ = _of_floats(channels, filters)
+        assert ("jn_beside" in "".join(kernel.llvm_ir for kernel in model.kernels)) == copied, (channels, filters)
+    model, _ = _of_floats(3, 32, "reproducible")
+    assert "jn_beside" not in "".join(kernel.llvm_ir for kernel in model.kernels)
+
+
+@pytest.mark.parametrize("at", [(0, 0, 0, 0), (0, 39, 39, 2), (0, 17, 20, 1)])
+@pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan])
+def test_infinities_in_images_of_few_channels(at: tuple[int, ...], number: float) -> None:
+    """They reach the windows that they are in, and no others."""
+    model, w = _of_floats(3, 32)
+    x = np.random.default_rng(1).standard_normal((1, 40, 40, 3)).astype(np.float32)
+    x[at] = number
+    found, expected = model(x), _plain(x, w, [(1, 1), (1, 1)], 2)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    assert 0 < np.isfinite(found).sum() < found.size
