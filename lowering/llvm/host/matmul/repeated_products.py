@@ -8,6 +8,7 @@ iterations side by side, and multiplied with the rows of the other operand, whic
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from xdsl.ir import Operation
@@ -107,7 +108,7 @@ def _emit(k: KernelContext, op: Any, low: int, repetition: tuple[int, int, int])
 
 def _side_by_side(
     k: KernelContext, dot: Operation, operands: tuple[Node, Node, Node], repetition: tuple[int, int, int],
-    wanted: tuple[Bound, ...],
+    wanted: Sequence[Bound],
 ) -> Stored | None:  # fmt: skip
     """Emits the sum of c and some products of floats, a[i] · b[i], as one product; None where rows cannot be copied, or are
     more to copy than sums would be to move.
@@ -136,7 +137,7 @@ def _side_by_side(
     k.f.call(k.f.module.provide(copy), "void", [left.pointer, left.row, rows, memory.pointer])
     whole = Stored((a.shape[0], depth), a.elem, memory.pointer, (width, 1), element)
     under = Stored((depth, b.shape[1]), b.elem, right.pointer, (integer(right.row), 1), element)
-    result = k.dots.dot(whole, under, c, "ieee", wanted=Wanted(wanted))
+    result = k.dots.dot(whole, under, c, "ieee", wanted=Wanted(tuple(wanted)))
     k.ev.release(memory)
     return result
 
