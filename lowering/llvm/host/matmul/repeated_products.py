@@ -137,7 +137,7 @@ def _side_by_side(
     k.f.call(k.f.module.provide(copy), "void", [left.pointer, left.row, rows, memory.pointer])
     whole = Stored((a.shape[0], depth), a.elem, memory.pointer, (width, 1), element)
     under = Stored((depth, b.shape[1]), b.elem, right.pointer, (integer(right.row), 1), element)
-    result = k.dots.dot(whole, under, c, "ieee", wanted=Wanted(tuple(wanted)))
+    result = k.dots.dot(whole, under, c, "ieee", wanted=Wanted(wanted))
     k.ev.release(memory)
     return result
 
