@@ -15,7 +15,7 @@ from ... import __version__
 from ...lowering.prove.guessing import Launch, guess
 from ...lowering.prove.launches import MAX_ELEMENTS
 from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare, taken_names
-from ...lowering.prove.proof import DEFAULT_PROPERTIES, PROPERTIES, PROVEN, Proof
+from ...lowering.prove.proof import DEFAULT_PROPERTIES, ORDER, PROPERTIES, PROVEN, Proof
 from ...lowering.prove.prover import Prover, written_arrays
 from ...lowering.prove.specify.expressions import evaluate
 from ...lowering.prove.specify.specification import GRID_NAMES, Specification
@@ -218,8 +218,9 @@ class KernelProver:
         proof = None if records is None else records.proof(specification, properties, limit)
         if proof is None:
             prepared = self._expanded()
+            confirm = functools.partial(self._confirm, ORDER in properties)
             with default_modes():
-                proof = Prover(prepared, specification, self._confirm, limit).prove(properties)
+                proof = Prover(prepared, specification, confirm, limit).prove(properties)
             if records is not None:
                 records.keep_proof(proof, limit)
         solver = f"z3 {load_z3().get_version_string()}"
@@ -272,7 +273,7 @@ class KernelProver:
         return self._prepared
 
     def _confirm(
-        self, sizes: Mapping[str, int], extents: Mapping[str, int], grid: tuple[int, int, int], contents: Mapping[str, int],
+        self, needs_barriers: bool, sizes: Mapping[str, int], extents: Mapping[str, int], grid: tuple[int, int, int], contents: Mapping[str, int],
         operations: int,
     ) -> tuple[Sequence[Finding], int]:  # fmt: skip
         """Run a launch with these sizes in the sanitizer, and return what it finds, and how many operations it ran."""
@@ -280,7 +281,7 @@ class KernelProver:
         try:
             arguments = launch_arguments(self._function, sizes, extents, contents)
             with allowing(allowance):
-                findings = self._sanitize(grid, *arguments).findings
+                findings = self._sanitize(grid, *arguments, needs_barriers=needs_barriers).findings
         except JoineryError:
             findings = ()  # arguments that no launch takes
         return findings, operations - int(max(allowance.operations, 0))

@@ -14,8 +14,9 @@ from .specify.specification import Specification
 
 TERMINATION = "termination of loops"
 INITIALISED = "initialised"
+ORDER = "order"
 DEFAULT_PROPERTIES = ("bounds", "races", "overflow")
-PROPERTIES = (*DEFAULT_PROPERTIES, INITIALISED, TERMINATION)
+PROPERTIES = (*DEFAULT_PROPERTIES, INITIALISED, ORDER, TERMINATION)
 """The properties there are."""
 PROVEN, UNDER, REFUTED, UNKNOWN, NEVER = "proven", "proven under", "refuted", "unknown", "never executed"
 VERDICTS = (PROVEN, UNDER, REFUTED, UNKNOWN, NEVER)
@@ -34,6 +35,12 @@ TRUSTED = (
 TRUSTED_OF_INITIALISED = (
     "all that memory holds when the launch begins is defined, also beyond the arrays",
     "what an operation makes of defined numbers is defined, but for what lies beyond the results of tt.fft",
+)
+TRUSTED_OF_ORDER = (
+    "order: a barrier is one of all threads of its program, for all memory; what a thread does itself happens in the order of the"
+    " text, also where loads of a loop are fetched ahead",
+    "order: blocks of one shape and element width have one layout where they are accessed: one thread stores a lane, and it is the"
+    " same one each time; it loads the lane, too, and others do only if there are more threads than lanes",
 )
 
 
@@ -195,7 +202,9 @@ class Proof:
     @property
     def trusted(self) -> tuple[str, ...]:
         """Everything that the verdicts take for granted, those of all proofs included."""
-        return *self.assumptions, *TRUSTED, *(TRUSTED_OF_INITIALISED if INITIALISED in self.properties else ())
+        of_initialised = TRUSTED_OF_INITIALISED if INITIALISED in self.properties else ()
+        of_order = TRUSTED_OF_ORDER if ORDER in self.properties else ()
+        return *self.assumptions, *TRUSTED, *of_initialised, *of_order
 
     def as_html(self) -> str:
         """Returns the proof as a page of HTML, which loads nothing, and in which all texts of the kernel's are escaped."""
@@ -223,4 +232,4 @@ class Proof:
         return json.dumps(data, indent=1, ensure_ascii=False)
 
 
-__all__ = ["DEFAULT_PROPERTIES", "INITIALISED", "PROPERTIES", "TERMINATION", "AccessVerdict", "Counterexample", "Proof"]
+__all__ = ["DEFAULT_PROPERTIES", "INITIALISED", "ORDER", "PROPERTIES", "TERMINATION", "AccessVerdict", "Counterexample", "Proof"]
