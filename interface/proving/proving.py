@@ -88,8 +88,10 @@ class KernelProver:
             properties: "bounds": every access stays inside its array. "races": no two programs touch one element where one of
                 them writes, atomics aside, and no two lanes of a store write different values to one. "overflow": no
                 integer that an address or a mask is computed from wraps. "initialised": no lane that a load or an atomic leaves
-                undefined has a part in what is written, where, by which mask, or on which path. "termination of loops":
-                every loop that counts comes to its end; loops with a condition and branches that lead back are unknown.
+                undefined has a part in what is written, where, by which mask, or on which path. "order": no two threads of a
+                program touch one element where one of them writes, unless a barrier is between: what Triton's code for GPUs
+                needs, and joinery's has of itself. "termination of loops": every loop that counts comes to its end; loops with
+                a condition and branches that lead back are unknown.
                 By default the first three.
             limit: how many steps of the solver's resource count one question may take. Beyond it the answer is "unknown", on
                 every machine.
@@ -273,8 +275,8 @@ class KernelProver:
         return self._prepared
 
     def _confirm(
-        self, needs_barriers: bool, sizes: Mapping[str, int], extents: Mapping[str, int], grid: tuple[int, int, int], contents: Mapping[str, int],
-        operations: int,
+        self, needs_barriers: bool, sizes: Mapping[str, int], extents: Mapping[str, int], grid: tuple[int, int, int],
+        contents: Mapping[str, int], operations: int,
     ) -> tuple[Sequence[Finding], int]:  # fmt: skip
         """Run a launch with these sizes in the sanitizer, and return what it finds, and how many operations it ran."""
         allowance = Allowance(operations, _MAX_FINDINGS, prints=False)

@@ -37,10 +37,10 @@ TRUSTED_OF_INITIALISED = (
     "what an operation makes of defined numbers is defined, but for what lies beyond the results of tt.fft",
 )
 TRUSTED_OF_ORDER = (
-    "order: a barrier is one of all threads of its program, for all memory; what a thread does itself happens in the order of the"
-    " text, also where loads of a loop are fetched ahead",
-    "order: blocks of one shape and element width have one layout where they are accessed: one thread stores a lane, and it is the"
-    " same one each time; it loads the lane, too, and others do only if there are more threads than lanes",
+    "order: a barrier is one of all threads of its program, for all memory; what a thread does itself happens in the order of"
+    " the text, also where loads of a loop are fetched ahead",
+    "order: blocks of one shape and element width have one layout where they are accessed: one thread stores a lane, or updates"
+    " a scalar, the same one each time; it loads the lane, too, and others do only if there are more threads than lanes",
 )
 
 
@@ -232,4 +232,6 @@ class Proof:
         return json.dumps(data, indent=1, ensure_ascii=False)
 
 
-__all__ = ["DEFAULT_PROPERTIES", "INITIALISED", "ORDER", "PROPERTIES", "TERMINATION", "AccessVerdict", "Counterexample", "Proof"]
+__all__ = [
+    "DEFAULT_PROPERTIES", "INITIALISED", "ORDER", "PROPERTIES", "TERMINATION", "AccessVerdict", "Counterexample", "Proof",
+]  # fmt: skip

@@ -1,7 +1,7 @@
 """Finds which accesses of a program may follow each other without a barrier between, by the text alone.
 
-A region has a *head*, what may run in it before any barrier, and a *tail*, what may have run since the last one. What follows in
-the text, or in a later iteration, meets the tail with its head. Each region is looked at once, whatever it is inside of.
+A region has a *head*, what may run in it before any barrier, and a *tail*, what may have run since the last one. What follows
+in the text, or in a later iteration, meets the tail with its head. Each region is looked at once, whatever it is inside of.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Threads of a program are not ordered without a barrier, and which thread a lane belongs to is not known. So two accesses that
 may follow each other without a barrier must not meet, whichever lanes and iterations they are of; only the accesses of one lane
-of blocks of the same shape and element width are in order, if no other thread uses what it loads of that lane. All of this is asked for one
-symbolic program.
+of blocks of the same shape and element width are in order, if no other thread uses what it loads of that lane. All of this is
+asked for one symbolic program.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xdsl.ir import Operation
 
 from ...tt import types as t
 from ...tt.dialect.attributes import enum_name
-from ...tt.dialect.functions import called_functions
+from ...tt.dialect.functions import FuncOp, called_functions
 from ...tt.dialect.memory.atomics import HOST_RMW_OPERATIONS
 from .. import claims
 from ..bounds import Bounds
@@ -38,6 +38,7 @@ _THREADS = 32
 _COMMUTING = frozenset({"and", "or", "xor", "add", "fadd", "max", "min", "umax", "umin"})
 _APART = ("tt.descriptor_", "tt.experimental_descriptor_", "ttng.")
 """Operations that other units than the program's threads carry out, for which these do not wait at a barrier."""
+_CHANGING = "its address, its mask or its path, or that of a barrier, is computed from what is loaded while it changes"
 _DIVIDED = "tt.warp_specialize"
 """The attribute of a loop whose operations are divided among warps."""
 
@@ -68,7 +69,7 @@ class Order(Races):
         return found
 
     def _begin(self, groups: Mapping[int, Sequence[Access]]) -> None:
-        arrays = {}
+        arrays: dict[Access, int] = {}
         for array, accesses in groups.items():
             writers = sum(access.writes for access in accesses)
             if writers and writers * len(accesses) <= MAX_PAIRS:
@@ -132,11 +133,11 @@ class Order(Races):
     def _has_own_threads(self, one: Access, two: Access) -> bool:
         """Returns whether what two accesses do in one lane, they do in the order of the text.
 
-        A lane is stored by one thread, and loaded by that and, of a scalar or of a block with fewer elements than threads,
-        others besides. These may load too early or too late, which nobody sees if they do nothing with it.
+        A lane is stored, and a scalar updated, by one thread, and loaded by that and, of a scalar or of a block with fewer
+        elements than threads, others besides. These may load too early or too late, which nobody sees if they do nothing
+        with it.
         """
-        is_alike = one.shape == two.shape and one.size == two.size and not one.is_atomic and not two.is_atomic
-        return is_alike and not self._is_divided and all(self._is_one_thread(each) for each in (one, two))
+        return _is_alike(one, two) and not self._is_divided and all(self._is_one_thread(each) for each in (one, two))
 
     def _is_one_thread(self, access: Access) -> bool:
         """Returns whether a lane is touched by one thread, or by others besides that do nothing with what they load."""
@@ -159,12 +160,12 @@ class Order(Races):
         fix = "fix: tl.debug_barrier() between"
         if self._is_divided:
             fix = "barriers do not wait for copies by descriptors, nor for warps with operations of their own"
-        elif not is_own and one.shape == two.shape and one.size == two.size and not one.is_atomic and not two.is_atomic:
+        elif not is_own and _is_alike(one, two):
             fix = f"several threads (of {self._threads}, or as many as an assumption of {WARPS} says) load a lane; {fix}"
         return f"{lanes} may touch one element by {what}{later}, and nothing orders them; {fix}"
 
     def _example(self, pair: Pair, loops: frozenset[Operation], formulas: Sequence[Formula]) -> str:
-        """Returns sizes and lanes with which two accesses meet, as far as the formula knows: no tool that runs launches sees it."""
+        """Returns sizes and lanes with which two accesses meet, as far as the formula knows: no launch that is run shows it."""
         world = self._bounds.world
         lanes = [*world.run().lanes(pair.one.shape)]
         later = [world.other_lane_and(loops).polynomial(each) for each in world.run().lanes(pair.two.shape)]
@@ -198,9 +199,15 @@ class Order(Races):
             if doubtful is not None:
                 used = (access.pointer, access.mask)
                 if is_doubtful or doubtful.is_path(access.op) or any(map(doubtful.is_value, used)):
-                    reason = "its address, its mask or its path, or that of a barrier, is computed from what is loaded while it changes"
-                    result[access] = worse(each, Found(UNKNOWN, reason=reason))
+                    result[access] = worse(each, Found(UNKNOWN, reason=_CHANGING))
         return result
+
+
+def _is_alike(one: Access, two: Access) -> bool:
+    """Returns whether accesses give the same thread the same lane; which one updates which lane of a block is not known."""
+    is_plain = not one.is_atomic and not two.is_atomic
+    is_scalar = one.writes and two.writes and not one.shape
+    return one.shape == two.shape and one.size == two.size and (is_plain or is_scalar)
 
 
 def is_only_stored(load: Operation) -> bool:
@@ -216,7 +223,7 @@ def is_only_stored(load: Operation) -> bool:
             if op.name == "tt.store":
                 if t.shape_of(op.operands[0].type) != shape:
                     return False
-            elif not op.name.startswith(("arith.", "math.")) or op.regions or any(t.shape_of(r.type) != shape for r in op.results):
+            elif not op.name.startswith(("arith.", "math.")) or any(t.shape_of(each.type) != shape for each in op.results):
                 return False
             elif op not in seen:
                 seen.add(op)
@@ -225,14 +232,14 @@ def is_only_stored(load: Operation) -> bool:
 
 
 def _commutes(op: Operation) -> str:
-    """Returns the kind of a read-modify-write that is in no order anybody sees among its like: its result is not used; else ""."""
+    """Returns the kind of a read-modify-write whose order among its like nobody sees, as its result is not used; else ""."""
     if op.name != "tt.atomic_rmw" or any(True for _ in op.results[0].uses):
         return ""
     kind = enum_name(HOST_RMW_OPERATIONS, op.properties["atomic_rmw_op"])
     return kind if kind in _COMMUTING else ""
 
 
-def _is_divided(original: Operation) -> bool:
+def _is_divided(original: FuncOp) -> bool:
     """Returns whether other units than the threads, or some threads alone, carry out operations of a function."""
     for function in (original, *called_functions(original)):
         for op in function.walk():

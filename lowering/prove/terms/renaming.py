@@ -1,4 +1,4 @@
-"""Copies terms for another program, lane or iteration: every unknown that may differ there is another one, with its own facts."""
+"""Copies terms for another program, lane or iteration: each unknown that may differ there is another one, with own facts."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A kernel is a tree of statements, which becomes a text and, by rules of its own, what every thread touches in a launch: neither
 the interpreter nor the sanitizer has a part in it. Two touches without a barrier between break the order if they are of one
-element, one of them writes, and they are of different threads, or of blocks of different shapes, whose lanes any thread may have.
+element, one of them writes, and they are of different threads, or of blocks of different shapes: any thread may have a lane.
 """
 
 from __future__ import annotations
@@ -39,10 +39,6 @@ class Touch:
     low: int = 0
     high: int | None = LANES
     is_used: bool = True
-
-    @property
-    def is_atomic(self) -> bool:
-        return self.kind in ("add", "take")
 
 
 @dataclass(frozen=True)
@@ -174,7 +170,8 @@ class _Writer:
             case "store":
                 self.lines.append(f"tt.store {pointer}, {stored}, {mask} : {pointers} {loc}")
             case _:
-                text = f"tt.atomic_rmw add, acq_rel, gpu, {pointer}, {stored}, {mask} : ({pointers}, {block}, {masks}) -> {block}"
+                types = f"({pointers}, {block}, {masks}) -> {block}"
+                text = f"tt.atomic_rmw add, acq_rel, gpu, {pointer}, {stored}, {mask} : {types}"
                 self.lines.append(f"{result} = {text} {loc}")
                 if kind == "take":
                     self.lines.append(f"%used{self.count} = arith.addi {result}, {result} : {block}")
@@ -251,7 +248,9 @@ def _conflict(one: _Event, two: _Event, warps: int) -> bool:
     if kinds == {"load"} or kinds == {"add"}:
         return False
     meeting = one.addresses[:, None] == two.addresses[None, :]
-    if one.touch.is_scalar != two.touch.is_scalar or one.touch.is_atomic or two.touch.is_atomic:
+    is_update = {*kinds} & {"add", "take"}
+    is_one_thread = one.touch.is_scalar and two.touch.is_scalar and "load" not in kinds
+    if one.touch.is_scalar != two.touch.is_scalar or (is_update and not is_one_thread):
         return bool(meeting.any())
     lanes = 1 if one.touch.is_scalar else LANES
     threads = np.arange(32 * warps)
@@ -259,15 +258,13 @@ def _conflict(one: _Event, two: _Event, warps: int) -> bool:
     def of(event: _Event) -> np.ndarray:
         """Which threads touch which of its lanes, so that it matters."""
         own = threads[:, None] % lanes == event.lanes[None, :]
-        if event.touch.kind == "store" or not event.touch.is_used:
+        if event.touch.kind != "load" or not event.touch.is_used:
             own &= threads[:, None] < lanes
         return own
 
     first, second = of(one), of(two)
-    for a, b in zip(*np.nonzero(meeting), strict=True):
-        if len({*threads[first[:, a]], *threads[second[:, b]]}) > 1:
-            return True
-    return False
+    pairs = zip(*np.nonzero(meeting), strict=True)
+    return any(len({*threads[first[:, a]], *threads[second[:, b]]}) > 1 for a, b in pairs)
 
 
 def broken(body: Sequence[Statement], warps: int = 1) -> set[int]:
@@ -294,7 +291,8 @@ def random_body(rng: random.Random) -> tuple[Statement, ...]:
     numbers = iter(range(1, 40))
 
     def touch() -> Touch:
-        kind = rng.choice(["load", "load", "store", "store", "store", "add", "take"] if rng.random() < 0.2 else ["load", "store"])
+        kinds = ["load", "load", "store", "store", "store", "add", "take"]
+        kind = rng.choice(kinds if rng.random() < 0.2 else ["load", "store"])
         is_scalar = rng.random() < 0.2
         step = rng.choice([1, 1, 1, 1, -1, 2]) if kind != "load" else rng.choice([1, 1, 1, -1, 2, 0])
         low, high = rng.choice([(0, LANES), (0, LANES), (0, 16), (16, LANES), (0, None), (3, 5)])
@@ -320,7 +318,7 @@ def random_body(rng: random.Random) -> tuple[Statement, ...]:
 
 
 def disagreement(body: Sequence[Statement], warps: int | None = 1) -> tuple[str, int, int]:
-    """Returns what a proof says that the oracle does not; "" if nothing. And how many touches are right, and proven of these."""
+    """Returns what a proof says and the oracle does not, "" if nothing; how many touches are right, and proven of these."""
     wrong = broken(body, 4 if warps is None else warps)
     proof = prove(body, warps)
     right = proven = 0
@@ -338,4 +336,4 @@ def disagreement(body: Sequence[Statement], warps: int | None = 1) -> tuple[str,
     return "", right, proven
 
 
-__all__ = ["LANES", "Barrier", "Choice", "Loop", "Statement", "Touch", "broken", "disagreement", "kernel_of", "prove", "random_body"]
+__all__ = ["Barrier", "Choice", "Loop", "Statement", "Touch", "broken", "disagreement", "prove", "random_body"]

@@ -1,0 +1,92 @@
+"""A prover of "order" that is wrong is noticed: rules are made so, and threads, enumerated, break what is proven."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("z3")
+
+from joinery.lowering.prove.order import pending, verdicts
+from joinery.lowering.prove.order.pending import Pending, Ways
+from joinery.lowering.prove.order.verdicts import Order
+from joinery.lowering.prove.terms.atoms import LANE
+from joinery.lowering.prove.terms.renaming import Renaming
+from joinery.lowering.prove.world import World
+
+from ....support.proving.makers.ordering_kernels import disagreement, random_body
+from ....support.tiers import both_tiers
+
+KERNELS = 400
+
+
+def is_noticed(seed: int) -> bool:
+    rng = random.Random(seed)
+    body = random_body(rng)
+    return disagreement(body, rng.choice([1, 1, None]))[0] != ""
+
+
+def _all_ways(ways: Any, before: Callable[..., Ways] = pending._either) -> Ways:
+    found = before(ways)
+    return Ways(found.head, found.tail, all(each.passes for each in ways))
+
+
+def _not_carried(self: Pending, tail: Any, head: Any, carried: Any = None, before: Callable[..., None] = Pending._meet) -> None:
+    if carried is None:
+        before(self, tail, head)
+
+
+def _at_least_once(self: Pending, op: Any, before: Callable[..., Ways] = Pending._operation) -> Ways:
+    found = before(self, op)
+    if op.name != "scf.for":
+        return found
+    return Ways(found.head, found.tail, not any(each.name == "ttg.barrier" for each in op.walk()))
+
+
+def _of_one_shape(self: Order, one: Any, two: Any) -> bool:
+    return not one.is_atomic and not two.is_atomic
+
+
+def _of_one_program(self: World, loops: Any) -> Renaming:
+    return Renaming(self.terms, LANE)
+
+
+def _of_one_lane(self: World, loops: Any) -> Renaming:
+    return Renaming(self.terms, "nothing", *loops)
+
+
+SABOTAGE: dict[str, tuple[Any, str, Any, int]] = {
+    "a barrier in one branch": (pending, "_either", _all_ways, 193),
+    "iterations meet in the order of the text": (Pending, "_meet", _not_carried, 0),
+    "loops run": (Pending, "_operation", _at_least_once, 35),
+    "iterations are the same": (World, "other_lane_and", _of_one_program, 0),
+    "lanes are the same": (World, "other_lane_and", _of_one_lane, 0),
+    "a lane is one thread": (Order, "_is_one_thread", lambda self, access: True, 258),
+    "scalars are blocks": (Order, "_has_own_threads", _of_one_shape, 5),
+    "atomics commute": (verdicts, "_commutes", lambda op: "add" * (op.name == "tt.atomic_rmw"), 186),
+    "what is loaded has no part in anything": (verdicts, "is_only_stored", lambda load: True, 258),
+}  # fmt: skip
+"""What is made wrong: where, its name, what stands there then, and the first random kernel that notices it."""
+
+
+@pytest.mark.parametrize("name", SABOTAGE)
+def test_a_wrong_rule_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, attribute, value, seed = SABOTAGE[name]
+    assert not is_noticed(seed)
+    monkeypatch.setattr(owner, attribute, value)
+    assert is_noticed(seed)
+
+
+@both_tiers
+def test_random_kernels_are_in_the_order_that_is_proven(in_full: bool) -> None:
+    """Of those that are in an order nearly all are proven."""
+    right = proven = 0
+    for seed in range(KERNELS if in_full else 25):
+        rng = random.Random(seed)
+        text, its_right, its_proven = disagreement(random_body(rng), rng.choice([1, 1, None]))
+        assert not text, (seed, text)
+        right, proven = right + its_right, proven + its_proven
+    assert proven > 0.85 * right > 0
