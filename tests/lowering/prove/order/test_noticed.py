@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from joinery.lowering.prove.terms.atoms import LANE
 from joinery.lowering.prove.terms.renaming import Renaming
 from joinery.lowering.prove.world import World
 
+from ....support.proving.differential import MAKERS, check
 from ....support.proving.makers.ordering_kernels import disagreement, random_body
 from ....support.tiers import both_tiers
 
@@ -90,3 +92,12 @@ def test_random_kernels_are_in_the_order_that_is_proven(in_full: bool) -> None:
         assert not text, (seed, text)
         right, proven = right + its_right, proven + its_proven
     assert proven > 0.85 * right > 0
+
+
+@both_tiers
+def test_what_is_proven_of_other_random_kernels_holds_in_the_sanitizer(in_full: bool) -> None:
+    """In launches that need barriers no lane loads what another one stored, by an access that is proven."""
+    for kind in MAKERS if in_full else ("stores", "random"):
+        properties = ("bounds", "order")
+        found = sum([check(seed, 4, kind=kind, properties=properties) for seed in range(60 if in_full else 4)], Counter())
+        assert found["order", "proven"] > 0

@@ -198,6 +198,13 @@ def test_descriptors_and_divided_loops_wait_at_no_barrier() -> None:
         assert made.verdict("order") == verdict
 
 
+def test_a_stored_proof_is_verified() -> None:
+    kernel = _kernel("tt.store %p, %r : tensor<128x!tt.ptr<i32>>\nttg.barrier all\n%v = tt.load %q : tensor<128x!tt.ptr<i32>>")
+    proof = kernel.prove(extents={"o": 128}, grid=1, properties=("order",))
+    assert kernel.prove.verify(proof.as_json()).verdict("order") == "proven"
+    assert "order" in proof.as_html()
+
+
 def test_many_accesses_are_answered() -> None:
     stores = "tt.store %o, %c1 : !tt.ptr<i32>\n" * 70
     proof = _kernel(stores).prove(extents={"o": 128}, grid=1, properties=("order",))
