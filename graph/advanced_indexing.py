@@ -72,16 +72,16 @@ def index_by_arrays(x: SymbolT, entries: Entries, basic: Callable[[SymbolT, Entr
     if axes[-1] - axes[0] >= len(axes):
         found = x.graph.apply("permute", (found,), {"axes": (*axes, *others)})
         axes = list(range(len(axes)))
-    place, shape = axes[0], found.shape
+    at, shape = axes[0], found.shape
     if len(axes) > 1:
-        total = _row_major(x, positions, shape[place : place + len(axes)])
-        merged = (*shape[:place], product(shape[place : place + len(axes)]), *shape[place + len(axes) :])
+        total = _row_major(x, positions, shape[at : at + len(axes)])
+        merged = (*shape[:at], product(shape[at : at + len(axes)]), *shape[at + len(axes) :])
         found = x.graph.apply("reshape", (found,), {"shape": merged})
         positions = [total]
-    found = x.graph.apply("gather", (found, positions[0]), {"axis": place})
-    if place != first:
-        order = [axis for axis in range(len(found.shape)) if not place <= axis < place + rank]
-        order[first:first] = range(place, place + rank)
+    found = x.graph.apply("gather", (found, positions[0]), {"axis": at})
+    if at != first:
+        order = [axis for axis in range(len(found.shape)) if not at <= axis < at + rank]
+        order[first:first] = range(at, at + rank)
         found = x.graph.apply("permute", (found,), {"axes": tuple(order)})
     return found
 

@@ -174,7 +174,8 @@ def test_compiled_positions_are_clamped(dtype: str) -> None:
     model = jn.compile(graph, "cpu", cache=False)
     clipped = np.minimum(positions.astype(object), 100).astype(np.int64)
     rows, columns = np.minimum(clipped, 2), np.minimum(clipped, 3)
-    for found, expected in zip(model(array, positions), (array[rows], array[:, columns], array[rows, columns], array[1, columns]), strict=True):
+    wanted = array[rows], array[:, columns], array[rows, columns], array[1, columns]
+    for found, expected in zip(model(array, positions), wanted, strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
