@@ -13,7 +13,7 @@ so their keys hold positions, in the integers that keys of NaN leave free: there
 
 from __future__ import annotations
 
-from ...graph.dims.dim import Dim, Extent
+from ...graph.dims.dim import Dim, Extent, positive_part
 from ...graph.ops.building import apply, cast
 from ...graph.ops.expansions import as_ordered, counting, first_sorted
 from ...graph.protocols import SymbolLike
@@ -87,13 +87,24 @@ def sorted_in_memory(symbol: Symbol, x: SymbolLike) -> SymbolLike:
     order = tuple([last if d == axis else axis if d == last else d for d in range(last + 1)])
     lines = apply("permute", x, axes=order) if axis < last else x
     extent = lines.shape[last]
-    wide = float64 if x.dtype.is_float and not _is_few(extent) else None
-    found = _sorted_along(symbol, lines, last, "sort_lines", wide)
+    if symbol.op.name == "sort" and as_ordered(x).dtype is float32 and not _is_few(extent):
+        few = extent * positive_part(1 - extent // (_FEW + 1))  # all or nothing
+        parts = [_sorted_along(symbol, _slice(lines, 0, few), last, "sort_lines"),
+                 _sorted_along(symbol, _slice(lines, few, extent), last, "sort_lines", float64)]
+        found = _slice(apply("concat", *parts, axis=last), 0, extent)
+    else:
+        found = _sorted_along(symbol, lines, last, "sort_lines")
     return apply("permute", found, axes=order) if axis < last else found
 
 
 def _is_few(extent: Extent) -> bool:
     return isinstance(extent, int) and extent <= _FEW
+
+
+def _slice(x: SymbolLike, start: Extent, stop: Extent) -> SymbolLike:
+    """Returns some elements along the last axis."""
+    rank = len(x.shape)
+    return apply("slice", x, starts=(*(0,) * (rank - 1), start), stops=(*x.shape[:-1], stop), steps=(1,) * rank)
 
 
 def _sorted_along(symbol: Symbol, x: SymbolLike, axis: int, name: str, wide: DType | None = None) -> SymbolLike:
