@@ -80,8 +80,8 @@ def is_sorted_in_memory(symbol: Symbol, most_bytes: int) -> bool:
 def sorted_in_memory(symbol: Symbol, x: SymbolLike) -> SymbolLike:
     """Returns what `sorted_whole` does, of lines that are sorted where they lie, along the last axis.
 
-    Keys of 32 bits have room for the positions of zeros in lines of up to `_FEW` elements. Where the length may be either, there
-    are two sorts, one of which has no elements to sort when it runs.
+    Keys of 32 bits have room for the positions of zeros in lines of up to `_FEW` elements. Where nobody knows whether there are
+    more, there are two sorts, one of which has nothing to do when it runs.
     """
     axis, last = symbol.attrs["axis"], len(x.shape) - 1
     order = tuple([last if d == axis else axis if d == last else d for d in range(last + 1)])

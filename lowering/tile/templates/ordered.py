@@ -47,7 +47,7 @@ def build_ordered(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
     value = kernel.nest.body[store.value]
     function = kernel.builder.func
     function.attributes = {key: fact for key, fact in function.attributes.items() if key != PROGRAM_ORDER}
-    kinds = {"scatter": _Scatter, "sort": _Sort, "sort_lines": _SortLines}
+    kinds: dict[str, type[_Scatter | _Sort | _SortLines]] = {"scatter": _Scatter, "sort": _Sort, "sort_lines": _SortLines}
     return kinds[value.op](kernel, schedule, store, value).build()
 
 

@@ -17,7 +17,7 @@ from ..memory.transposed_copy import TransposedCopy
 from .network import Rows, SortedLines
 from .quicksort import WIDTH, Part, SortedHeap, SortedLine
 
-LEAST = 8
+MIN_ROWS = 8
 """Rows of the smallest network of lines beside each other."""
 
 
@@ -87,7 +87,7 @@ class _LinesBeside(Part):
         rows = f.alloca(self.elem, SHORT_LINE * self.lanes)
         copy = module.provide(TransposedCopy(self.size, WIDTH, True, False))
         f.call(copy, "void", [first, count, rows, i64(self.lanes), lines, count])
-        network, done, size = Rows(self.elem, self.lanes, WIDTH), f.label("sorted"), LEAST
+        network, done, size = Rows(self.elem, self.lanes, WIDTH), f.label("sorted"), MIN_ROWS
         while size <= SHORT_LINE:
             here, larger = f.label("here"), f.label("larger")
             if size < SHORT_LINE:
