@@ -13,7 +13,7 @@ from ..construction import primitives
 from ..dims.dim import Dim, Extent, at_most, maximum, minimum, product
 from ..errors import describing, mistake
 from ..graph import graph_of
-from ..ops.shape import normalize_axis
+from ..ops.shape import normalize_axis, slice_length
 from ..protocols import TensorLike
 from ..symbol import Symbol
 from ..types import Axis, DimLike, ShapeLike, as_extent
@@ -197,6 +197,10 @@ def _rolled(x: Symbol, shift: int | Dim, axis: int) -> Symbol:
     if isinstance(extent, int) and isinstance(shift, int):
         count = shift % extent if extent else 0
         return concat(_pieces(x, (extent - count, count), axis)[::-1], axis) if count else x
+    if isinstance(shift, Dim) or abs(shift) <= 1 << 62:
+        start = extent - shift % maximum(extent, 1)
+        if slice_length(start, start + extent, 1) == extent:  # a size that may be below 0 has no such slice
+            return _pieces(concat([x, x], axis), (start, extent), axis)[1]
     moved: int | Dim | Symbol = shift
     if isinstance(shift, int) and abs(shift) > 1 << 62:  # a position minus the shift must fit 64 bits
         moved = apply("mod", x.graph.constant(shift, int64), x.graph.as_symbol(maximum(extent, 1)))

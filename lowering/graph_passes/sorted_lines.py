@@ -91,7 +91,7 @@ def sorted_in_memory(symbol: Symbol, x: SymbolLike) -> SymbolLike:
         few = extent * positive_part(1 - extent // (_FEW + 1))  # all or nothing
         parts = [_sorted_along(symbol, _slice(lines, 0, few), last, "sort_lines"),
                  _sorted_along(symbol, _slice(lines, few, extent), last, "sort_lines", float64)]
-        found = _slice(apply("concat", *parts, axis=last), 0, extent)
+        found = apply("reshape", apply("concat", *parts, axis=last), shape=lines.shape)
     else:
         found = _sorted_along(symbol, lines, last, "sort_lines")
     return apply("permute", found, axes=order) if axis < last else found
