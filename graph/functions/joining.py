@@ -193,7 +193,7 @@ def _shift(x: Symbol, shift: object) -> int | Dim:
 
 
 _SHORT_SHIFT = 1 << 20
-"""The farthest shift whose remainder is a size: launches refuse sizes that may not fit 64 bits, and these are products with it."""
+"""The farthest shift of which the remainder is a size. Launches refuse sizes that may not fit 64 bits, as products with it."""
 
 
 def _first_of_rolled(extent: Extent, shift: int | Dim) -> Extent | None:

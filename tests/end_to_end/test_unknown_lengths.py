@@ -1,4 +1,4 @@
-"""Lines whose length is known at launch only, against NumPy: sorts of all dtypes, along each axis, short and long."""
+"""Sizes that are known at launch only, against NumPy: sorts, searches, rolls, and what goes along columns, short and long."""
 
 from __future__ import annotations
 
@@ -133,3 +133,64 @@ def test_sanitized_runs_see_every_element() -> None:
     assert not report.findings
     assert np.array_equal(report.outputs[0], np.sort(x, 1))
     assert np.array_equal(report.outputs[2], np.argsort(x, 1, kind="stable"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "side", "shape"), [("float32", "left", ("m", 2)), ("int64", "right", ("m",)), ("float32", "right", ())]
+)
+def test_searches_in_vectors_of_all_lengths(dtype: str, side: str, shape: tuple[str | int, ...]) -> None:
+    """As often as the size has bits: sizes on both sides of where another search begins, and none at all."""
+    graph = jn.Graph("g", inputs=[jn.TensorType(dtype, ("n",), name="x"), jn.TensorType(dtype, shape, name="y")])
+    within, values = graph.inputs
+    graph.output(jn.searchsorted(within, values, side=side))
+    model, rng = jn.compile(graph, device="cpu", threads=1), np.random.default_rng(0)
+    for size in (0, 1, 2, 3, 1000, 4095, 4096, 4097, (1 << 20) - 1, 1 << 20):
+        x = np.sort(rng.integers(-size, size + 1, size).astype(dtype))
+        y = rng.integers(-size - 2, size + 2, [50 if extent == "m" else extent for extent in shape]).astype(dtype)
+        if dtype == "float32":
+            x[size - size // 8 :] = np.nan
+            if y.ndim:
+                y[:3] = [[np.nan, np.inf], [-np.inf, 0.0], [-0.0, np.nan]]
+        assert np.array_equal(model(x, y), np.searchsorted(x, y, side=side)), size
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_rolls_by_any_shift(axis: int | None) -> None:
+    """By places, by parts of the size, and beyond it, in both directions; empty arrays too."""
+    shifts: dict[str, Any] = {str(shift): shift for shift in (0, 1, -3, 100, -(1 << 20), (1 << 20) + 1, 1 << 40)}
+    graph = jn.Graph("g", inputs=[jn.TensorType("int16", ("m", "n"), name="x")])
+    (x,) = graph.inputs
+    m, n = x.shape
+    sizes = {"half": lambda n: n // 2, "back": lambda n: 0 - n // 2, "whole": lambda n: n, "twice": lambda n: 2 * n}
+    extent = m * n if axis is None else x.shape[axis]
+    graph.output(*[jn.roll(x, s, axis) for s in shifts.values()], *[jn.roll(x, size(extent), axis) for size in sizes.values()])
+    assert all(output.shape == (m, n) for output in graph.outputs)
+    model = jn.compile(graph, device="cpu", threads=1)
+    for shape in ((0, 3), (3, 0), (1, 1), (2, 5), (33, 31), (4, 100)):
+        values = np.arange(np.prod(shape), dtype=np.int16).reshape(shape)
+        count = values.size if axis is None else shape[axis]
+        given = [*shifts.values(), *[size(count) for size in sizes.values()]]
+        for shift, found in zip(given, model(values), strict=True):
+            assert np.array_equal(found, np.roll(values, shift, axis)), (shape, shift)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "float16"])
+def test_columns_side_by_side(dtype: str) -> None:
+    """Chunks of rows hand on what the columns have so far, of which there are fewer than a block has."""
+    graph = jn.Graph("g", inputs=[jn.TensorType(dtype, ("m", "n"), name="x")])
+    (x,) = graph.inputs
+    graph.output(
+        jn.cumsum(x, 0), jn.cumsum(x, 0, exclusive=True, reverse=True), jn.cummax(x, 0), jn.argmax(x, 0), jn.argmin(x, 0),
+        jn.exp(jn.cumsum(x * 0, 0)),
+    )  # fmt: skip
+    model, rng = jn.compile(graph, device="cpu", threads=1), np.random.default_rng(4)
+    for shape in ((1, 1), (31, 13), (32, 16), (33, 17), (100, 3), (257, 64), (70, 511), (65, 512), (64, 513), (40, 1030)):
+        x_ = rng.integers(-5, 6, shape).astype(dtype)  # sums are exact
+        sums, back, most, largest, smallest, ones = model(x_)
+        assert np.array_equal(sums, np.cumsum(x_, 0, dtype)), shape
+        total = np.cumsum(x_[::-1], 0, dtype)[::-1]
+        assert np.array_equal(back, total - x_), shape
+        assert np.array_equal(most, np.maximum.accumulate(x_, 0)), shape
+        assert np.array_equal(largest, np.argmax(x_, 0)), shape
+        assert np.array_equal(smallest, np.argmin(x_, 0)), shape
+        assert np.array_equal(ones, np.ones(shape)), shape
