@@ -135,6 +135,23 @@ def test_sanitized_runs_see_every_element() -> None:
     assert np.array_equal(report.outputs[2], np.argsort(x, 1, kind="stable"))
 
 
+TEXT = """
+tt.func public @f(%x: !tt.ptr<i32>, %n: i64) {
+  tt.sort_lines %x, %n, %n : !tt.ptr<i32>, i64, i64
+  tt.return
+}
+"""
+
+
+def test_kernels_of_texts_sort_no_memory() -> None:
+    """Nothing compares what it reads and writes with the memory behind the pointer."""
+    kernel = jn.kernel.from_ttir(TEXT)
+    with pytest.raises(jn.UnsupportedError, match=r"tt\.sort_lines of i32 outside of the programs of a graph"):
+        kernel.launch(1, np.zeros(4, np.int32), 2)
+    claims = str(kernel.prove(extents={"x": "n * n"}))
+    assert "tt.sort_lines is not modelled" in claims
+
+
 @pytest.mark.parametrize(
     ("dtype", "side", "shape"), [("float32", "left", ("m", 2)), ("int64", "right", ("m",)), ("float32", "right", ())]
 )

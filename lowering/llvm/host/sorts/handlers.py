@@ -14,6 +14,7 @@ import math
 
 from xdsl.ir import Operation
 
+from .....promotion.errors import UnsupportedError
 from ....tt.dialect.memory.sort_lines import SortLinesOp
 from ...elementwise import constant, identity, memory_element
 from ...syntax import attributes, pointee_name
@@ -46,6 +47,8 @@ def lower_sort(k: KernelContext, op: Operation) -> None:
 
 def lower_sort_lines(k: KernelContext, op: SortLinesOp) -> None:
     elem = pointee_name(op.ptr.type)
+    if k.launch is not None or elem not in ("i32", "i64"):
+        raise UnsupportedError(f"host lowering: {op.name} of {elem} outside of the programs of a graph")
     lines, count = k.scalar(op.lines), k.scalar(op.count)
     function = LinesInMemory(elem, k.ev.target.compresses)
     k.f.call(k.f.module.provide(function), "void", [k.scalar(op.ptr), lines, count])

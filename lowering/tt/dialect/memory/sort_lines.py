@@ -1,10 +1,14 @@
 """Defines tt.sort_lines, which sorts where the elements lie.
 
-Only graphs whose lines have lengths that are known at launch use it: no text has it.
+Only programs of graphs have it, whose lines have lengths that are known at launch. Their texts are read like others, but hosts
+launch no kernel that has it: nothing would compare its accesses with the memory behind the pointer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from xdsl.ir import Operation
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, traits_def
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 
@@ -31,3 +35,6 @@ class SortLinesOp(IRDLOperation):
         expect_kind(self, "what ptr points to", t.value_type(self.ptr.type), "integer")
         for name, value in (("lines", self.lines), ("count", self.count)):
             expect_type(self, name, value.type, t.I64, "i64")
+
+
+OPERATIONS: Sequence[type[Operation]] = (SortLinesOp,)
