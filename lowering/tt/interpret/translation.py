@@ -43,7 +43,9 @@ STRUCTURED = frozenset(
 )
 
 
-_WRITING = ("tt.store", "tt.atomic_", "tt.descriptor_store", "tt.descriptor_reduce", "tt.descriptor_scatter", "ttng.")
+_WRITING = (
+    "tt.store", "tt.sort_lines", "tt.atomic_", "tt.descriptor_store", "tt.descriptor_reduce", "tt.descriptor_scatter", "ttng.",
+)  # fmt: skip
 """How the names of operations begin that write memory."""
 
 
