@@ -73,10 +73,10 @@ class Row(NamedTuple):
 
 def operations() -> list[str]:
     """Returns the names of all operations that text may use, sorted by dialect."""
-    # gpu.barrier is an older spelling of ttg.barrier, and is not in any module that was read
+    # gpu.barrier is an older spelling of ttg.barrier, and is not in any module that was read; tt.sort_lines is of graphs
     order = ("tt", "ttg", "ttng", "arith", "math", "scf", "cf", "ub", "llvm")
     known = {operation.name for operation in context().loaded_ops} - {operation.name for operation in Builtin.operations}
-    known.discard("gpu.barrier")
+    known -= {"gpu.barrier", "tt.sort_lines"}
     return sorted(known, key=lambda name: (order.index(name.split(".")[0]), name))
 
 

@@ -1,4 +1,5 @@
-"""Implements `symbol[...]`: NumPy basic indexing as at most one slice and one reshape.
+"""Implements `symbol[...]`: NumPy basic indexing as at most one slice and one reshape. Positions that are arrays are another
+file's, `advanced_indexing.py`.
 
 Entries are ints, slices (any non-zero step), None and Ellipsis; positions may be dims. Bounds that are ints
 are clamped as in NumPy. Bounds and positions that are dims must lie in range, which is decided now or checked
@@ -7,6 +8,7 @@ at launch: `table[:seq]` has exactly `seq` rows, and a launch with a larger `seq
 
 from __future__ import annotations
 
+from .advanced_indexing import are_positions, index_by_arrays
 from .checks import MAX_SIZE, Checks, ShapeError
 from .dims.dim import Dim, Extent, lower_bound, maximum, minimum
 from .errors import describing
@@ -21,8 +23,11 @@ Bounds = tuple[Extent, Extent, int]
 
 def index(x: SymbolT, key: object) -> SymbolT:
     """Return the elements of `x` that `key` selects."""
+    entries = key if isinstance(key, tuple) else (key,)
+    if any(map(are_positions, entries)):
+        return index_by_arrays(x, entries, index)
     with describing("index", x):
-        bounds, shape = _resolve(x.shape, key if isinstance(key, tuple) else (key,), x.graph.shape_checks)
+        bounds, shape = _resolve(x.shape, entries, x.graph.shape_checks)
     whole = [(0, extent, 1) for extent in x.shape]
     result = x
     if bounds != whole:
@@ -70,11 +75,9 @@ def _number(entry: object, axis: int) -> Extent:
         kind = type(entry).__name__
         mask = kind in ("bool", "bool_") or getattr(getattr(entry, "dtype", None), "name", "") == "bool"
         raise ShapeError(
-            f"axis {axis}: {entry!r:.60} ({kind}) is no basic index",
-            "ints, slices, None, Ellipsis and dims",
-            "select with joinery.where(mask, x, other)"
-            if mask
-            else "joinery.gather(x, indices, axis) takes integer positions",
+            f"axis {axis}: {entry!r:.60} ({kind}) is no index",
+            "ints, slices, None, Ellipsis, dims, and arrays or symbols of integers",
+            "select with joinery.where(mask, x, other)" if mask else "cast positions to int64",
         )
     return int(entry.__index__())
 

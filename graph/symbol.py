@@ -181,7 +181,11 @@ class Symbol(Methods):
 
     @recorded
     def __getitem__(self, key: object) -> Symbol:
-        """Index as NumPy's basic indexing does, by ints, slices, None, Ellipsis, and dims."""
+        """Index as NumPy does, by ints, slices, None, Ellipsis and dims, and by arrays, lists and symbols of integers.
+
+        Positions that are symbols are clamped to the axis, as by `joinery.gather`; arrays must be in range. Masks are arrays:
+        how many elements a symbol selects is not known while the graph is built.
+        """
         return index(self, key)
 
     @recorded

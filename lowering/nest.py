@@ -89,6 +89,7 @@ class Value:
     scatter       (x, positions, updates) kind: a reduction of the op, target: int, the axis of the positions, over: int, the
                                           axis of the updates, which come in its order (-1 for an axis of extent 1)
     sort          (keys,)                 axis: int, half: int, the axis of the two rows of the result (-1 as above)
+    sort_lines    (x,)                    axis: int, along which elements of the result lie side by side (-1 as above)
     contract      (a, b)                  over: int (the innermost contracted axis), outer: tuple of axes (the other
                                           contracted axes, outermost first; may be missing), precision: "ieee" | "tf32".
                                           Accumulates in the value's dtype; a and b may be narrower (f16, bf16, i8)

@@ -13,6 +13,8 @@ together: they need stack twice, and as much again for each value that is read a
 of the result."""
 LONGEST_SORTED_BYTES = 1 << 23
 """The same of lines in the memory of the result: as many as a block may have."""
+SHORT_LINE = 256
+"""Elements of the longest line of a length known at launch that is sorted beside others, a lane of a register for each."""
 CACHE_LINE = 64
 """Size of a cache line in bytes."""
 

@@ -13,7 +13,7 @@ from ..construction import primitives
 from ..dims.dim import Dim, Extent, at_most, maximum, minimum, product
 from ..errors import describing, mistake
 from ..graph import graph_of
-from ..ops.shape import normalize_axis
+from ..ops.shape import normalize_axis, slice_length
 from ..protocols import TensorLike
 from ..symbol import Symbol
 from ..types import Axis, DimLike, ShapeLike, as_extent
@@ -192,11 +192,29 @@ def _shift(x: Symbol, shift: object) -> int | Dim:
     return int(shift)
 
 
+_SHORT_SHIFT = 1 << 20
+"""The farthest shift of which the remainder is a size. Launches refuse sizes that may not fit 64 bits, as products with it."""
+
+
+def _first_of_rolled(extent: Extent, shift: int | Dim) -> Extent | None:
+    """Return the position from which on elements come first after a roll; None where it is no size."""
+    if at_most(0, shift) and at_most(shift, extent):
+        return extent - shift
+    if at_most(shift, 0) and at_most(0 - shift, extent):
+        return 0 - shift
+    if isinstance(shift, int) and abs(shift) <= _SHORT_SHIFT:
+        return extent - shift % maximum(extent, 1)
+    return None
+
+
 def _rolled(x: Symbol, shift: int | Dim, axis: int) -> Symbol:
     extent = x.shape[axis]
     if isinstance(extent, int) and isinstance(shift, int):
         count = shift % extent if extent else 0
         return concat(_pieces(x, (extent - count, count), axis)[::-1], axis) if count else x
+    start = _first_of_rolled(extent, shift)
+    if start is not None and slice_length(start, start + extent, 1) == extent:  # a size that may be below 0 has no such slice
+        return _pieces(concat([x, x], axis), (start, extent), axis)[1]
     moved: int | Dim | Symbol = shift
     if isinstance(shift, int) and abs(shift) > 1 << 62:  # a position minus the shift must fit 64 bits
         moved = apply("mod", x.graph.constant(shift, int64), x.graph.as_symbol(maximum(extent, 1)))

@@ -164,7 +164,7 @@ def _in_order(axes: int | Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def slice_tensor(x: TensorLike, indices: TensorLike) -> Symbol:
-    """Return `x[indices]`: NumPy basic indexing with ints, slices, None, Ellipsis and dims."""
+    """Return `x[indices]`, as NumPy indexes: by ints, slices, None, Ellipsis, dims, and arrays or symbols of integers."""
     return index(symbol_of("slice_tensor", x), indices)
 
 

@@ -120,6 +120,14 @@ def sortable(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes
         raise ShapeError("a line of unknown length in one program", "a known length")
 
 
+def sortable_lines(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
+    """Require signed integers that registers hold, side by side along the last axis."""
+    if dtypes[0] not in (int32, int64):
+        raise ShapeError(f"elements of {dtypes[0]} that are sorted where they lie", "int32 or int64")
+    if attrs["axis"] != len(shapes[0]) - 1:
+        raise ShapeError(f"lines along axis {attrs['axis']} of {len(shapes[0])}", "lines along the last axis")
+
+
 def keys(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
     if dtypes[0] is not int32:
         raise ShapeError(f"keys of {dtypes[0]}", "keys of int32")

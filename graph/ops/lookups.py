@@ -10,7 +10,7 @@ from ...promotion.literals import Operand
 from ...promotion.result_rules import JOIN, Promotion, ResultRule
 from ...promotion.rules import RuleSet
 from ..checks import Checks, ShapeError
-from ..dims.dim import Dim, Extent, lower_bound, maximum, product
+from ..dims.dim import Dim, Extent, maximum, positive_part, product
 from ..protocols import SymbolLike
 from ..types import Shape
 from .attributes import Attributes
@@ -100,20 +100,41 @@ def _size(x: SymbolLike, extent: Extent) -> SymbolLike:
 
 
 def searchsorted(symbol: SymbolLike, within: SymbolLike, values: SymbolLike) -> SymbolLike:
-    """Find each position bit by bit, from the upper one: how many elements are known to come before the value.
-
-    A vector that may be empty gets one element more, so that there is something to compare with; it never counts.
+    """Search as often as the number of elements has bits. If that is known at launch only, there is a search for each of some
+    numbers of bits, all but one of which have no values to search then: an empty vector is never read.
     """
     (extent,) = within.shape
     if extent == 0:
         return apply("broadcast_to", _size(within, 0), shape=symbol.shape)
-    bits = extent.bit_length() if isinstance(extent, int) else _MAX_SORTED.bit_length()
-    if isinstance(extent, Dim) and (lower_bound(extent) or 0) < 1:
-        within = apply("pad", within, low=(0,), high=(1,), mode="constant", value=False if within.dtype.is_bool else 0)
-    side, dtype = symbol.attrs["side"], within.dtype
+    side = symbol.attrs["side"]
+    if isinstance(extent, int):
+        return _searched_bits(within, values, side, extent.bit_length())
+    rows = values if values.shape else apply("reshape", values, shape=(1,))
+    count, *rest = rows.shape
+    ends = [count * positive_part(1 - extent // (1 << bits)) for bits in (0, *_TIERS)]  # all values, or none
+    parts = [apply("broadcast_to", _size(within, 0), shape=(ends[0], *rest))]
+    for start, end, bits in zip(ends, (*ends[1:], count), (*_TIERS, _MAX_SORTED.bit_length()), strict=True):
+        parts.append(_searched_bits(within, _rows(rows, start, end), side, bits))
+    return apply("reshape", apply("concat", *parts, axis=0), shape=symbol.shape)
+
+
+_TIERS = (12, 20)
+"""Bits of sizes for which there are searches of their own, where sizes are known at launch only."""
+
+
+def _rows(x: SymbolLike, start: Extent, stop: Extent) -> SymbolLike:
+    """Return some of the first axis."""
+    rest = x.shape[1:]
+    return apply("slice", x, starts=(start, *(0,) * len(rest)), stops=(stop, *rest), steps=(1,) * (len(rest) + 1))
+
+
+def _searched_bits(within: SymbolLike, values: SymbolLike, side: str, bits: int) -> SymbolLike:
+    """Find each position bit by bit, from the upper one: how many elements are known to come before the value."""
+    (extent,) = within.shape
+    dtype = within.dtype
     size = _size(within, extent)
     is_nan = apply("is_nan", values) if dtype.is_float else None
-    before = apply("broadcast_to", _size(within, 0), shape=symbol.shape)
+    before = apply("broadcast_to", _size(within, 0), shape=values.shape)
     for bit in reversed(range(bits)):
         reached = apply("add", before, 1 << bit)
         element = apply("gather", within, apply("sub", reached, 1), axis=0)

@@ -200,6 +200,8 @@ ORDERED = (
     _row("sort_keys", "ordered", 1, "Of int32 keys k along the last axis, in two rows: 2³² k + position in ascending order, "
          "and these positions; a third row, of lines that may be long, is memory to work in.", POSITION, shape.sorted_keys,
          demand=demands.keys, traits="internal", cost=64),
+    _row("sort_lines", "ordered", 1, "int32 or int64 elements along the last axis, `axis`, in ascending order, in the memory "
+         "of the result.", SAME, shape.along_axis, ("axis",), demand=demands.sortable_lines, traits="internal", cost=64),
 )  # fmt: skip
 
 COMPOSITES = (

@@ -49,6 +49,7 @@ def sort(symbol: BoundSymbol, a: Array) -> Array:
 
 
 @row("sort_block")
+@row("sort_lines")
 def sort_block(symbol: BoundSymbol, a: Array) -> Array:
     return np.sort(a, symbol.attrs["axis"])
 

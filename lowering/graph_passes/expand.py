@@ -26,7 +26,7 @@ from ...promotion.errors import InternalError
 from .constant_values import holds_array
 from .narrow_products import is_narrow_product, sum_of_products
 from .ratios import is_arctangent_of_ratio
-from .sorted_lines import is_sorted_whole, sorted_whole
+from .sorted_lines import is_sorted_in_memory, is_sorted_whole, sorted_in_memory, sorted_whole
 from .transformed_lines import is_transform_of_lines, transformed_whole
 from .whole_lines import NO_LINES, WholeLines
 
@@ -79,6 +79,8 @@ def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], lines: WholeLines) -> tu
         with target.located(symbol.location):
             if is_sorted_whole(symbol, lines.sorted_bytes):
                 result = _made(sorted_whole(symbol, operands[0]))
+            elif is_sorted_in_memory(symbol, lines.sorted_bytes):
+                result = _made(sorted_in_memory(symbol, operands[0]))
             elif lines.transforms and is_transform_of_lines(symbol):
                 result = _made(transformed_whole(symbol, operands[0]))
             elif lines.columns and is_narrow_product(symbol):

@@ -13,6 +13,7 @@ so their keys hold positions, in the integers that keys of NaN leave free: there
 
 from __future__ import annotations
 
+from ...graph.dims.dim import Dim, Extent, positive_part
 from ...graph.ops.building import apply, cast
 from ...graph.ops.expansions import as_ordered, counting, first_sorted
 from ...graph.protocols import SymbolLike
@@ -25,6 +26,8 @@ _POSITION = (1 << 32) - 1
 """The bits of a packed key that are the position."""
 _SPARE = {int32: (1 << 23) - 1, int64: (1 << 52) - 1}
 """Integers of so many bits below that of -infinity, which are mirrored NaN."""
+_FEW = _SPARE[int32] // 2
+"""The most elements of a line whose positions keys of 32 bits have room for."""
 _NAN = {int32: 0x7FC00000, int64: 0x7FF8000000000000}
 
 
@@ -58,22 +61,64 @@ def sorted_whole(symbol: Symbol, x: SymbolLike) -> SymbolLike:
     assert isinstance(extent, int)
     if axis < last and _bytes_of(symbol, extent) > MAX_SORTED_BYTES:
         order = tuple([last if d == axis else axis if d == last else d for d in range(last + 1)])
-        found = _sorted_along(symbol, apply("permute", x, axes=order), last)
+        found = _sorted_along(symbol, apply("permute", x, axes=order), last, "sort_block")
         return apply("permute", found, axes=order)
-    return _sorted_along(symbol, x, axis)
+    return _sorted_along(symbol, x, axis, "sort_block")
 
 
-def _sorted_along(symbol: Symbol, x: SymbolLike, axis: int) -> SymbolLike:
+def is_sorted_in_memory(symbol: Symbol, most_bytes: int) -> bool:
+    """Returns whether lines that a symbol puts in order, of a length that is known at launch or is too large for a block, are
+    sorted where they lie. most_bytes: as for `is_sorted_whole`, more than scratch has where processors partition lines."""
+    if symbol.op.name not in ("sort", "sorted_positions", "least_positions") or most_bytes <= MAX_SORTED_BYTES:
+        return False
+    if symbol.op.name == "sort" and symbol.dtype.name == "tensor_float32":
+        return False
+    extent = symbol.inputs[0].shape[symbol.attrs["axis"]]
+    return isinstance(extent, Dim) or (symbol.op.name != "least_positions" and extent > MAX_BLOCK_ELEMENTS)
+
+
+def sorted_in_memory(symbol: Symbol, x: SymbolLike) -> SymbolLike:
+    """Returns what `sorted_whole` does, of lines that are sorted where they lie, along the last axis.
+
+    Keys of 32 bits have room for the positions of zeros in lines of up to `_FEW` elements. Where nobody knows whether there are
+    more, there are two sorts, one of which has nothing to do when it runs.
+    """
+    axis, last = symbol.attrs["axis"], len(x.shape) - 1
+    order = tuple([last if d == axis else axis if d == last else d for d in range(last + 1)])
+    lines = apply("permute", x, axes=order) if axis < last else x
+    extent = lines.shape[last]
+    if symbol.op.name == "sort" and as_ordered(x).dtype is float32 and not _is_few(extent):
+        few = extent * positive_part(1 - extent // (_FEW + 1))  # all or nothing
+        parts = [_sorted_along(symbol, _slice(lines, 0, few), last, "sort_lines"),
+                 _sorted_along(symbol, _slice(lines, few, extent), last, "sort_lines", float64)]
+        found = apply("reshape", apply("concat", *parts, axis=last), shape=lines.shape)
+    else:
+        found = _sorted_along(symbol, lines, last, "sort_lines")
+    return apply("permute", found, axes=order) if axis < last else found
+
+
+def _is_few(extent: Extent) -> bool:
+    return isinstance(extent, int) and extent <= _FEW
+
+
+def _slice(x: SymbolLike, start: Extent, stop: Extent) -> SymbolLike:
+    """Returns some elements along the last axis."""
+    rank = len(x.shape)
+    return apply("slice", x, starts=(*(0,) * (rank - 1), start), stops=(*x.shape[:-1], stop), steps=(1,) * rank)
+
+
+def _sorted_along(symbol: Symbol, x: SymbolLike, axis: int, name: str, wide: DType | None = None) -> SymbolLike:
+    """Returns what is found by sorting along an axis. name: of the op that does; wide: what elements are made to be sorted."""
     if symbol.op.name == "least_positions":
         return first_sorted(x, symbol.attrs["k"])
     if symbol.op.name == "sorted_positions":
         packed = apply("add", apply("mul", cast(x, int64), 1 << 32), counting(x, x.shape[axis]))
-        return apply("bitwise_and", apply("sort_block", packed, axis=axis), _POSITION)
+        return apply("bitwise_and", apply(name, packed, axis=axis), _POSITION)
     descending = symbol.attrs["descending"]
-    wide = as_ordered(x)
-    key = _key(wide, axis, descending) if x.dtype.is_float else wide
+    elements = as_ordered(x) if wide is None else cast(x, wide)
+    key = _key(elements, axis, descending) if x.dtype.is_float else elements
     key = apply("bitwise_not", key) if descending else key
-    key = apply("sort_block", key, axis=axis)
+    key = apply(name, key, axis=axis)
     key = apply("bitwise_not", key) if descending else key
     if not x.dtype.is_float:
         return _integer(key, x.dtype)
@@ -87,7 +132,8 @@ def _key(x: SymbolLike, axis: int, descending: bool) -> SymbolLike:
     extent, least = x.shape[axis], int(whole.max_value)
     bits = apply("bitcast", x, dtype=whole)
     position = counting(x, extent)
-    position = apply("sub", extent - 1, position) if descending else position  # what is equal keeps its order
+    last = x.graph.dim_value(extent - 1) if isinstance(extent, Dim) else extent - 1
+    position = apply("sub", last, position) if descending else position  # what is equal keeps its order
     first = apply("add", apply("mul", cast(position, whole), 2), -_SPARE[whole] - 1)
     rank = len(x.shape)
     first = apply("reshape", first, shape=tuple([extent if a == axis else 1 for a in range(rank)]))

@@ -528,6 +528,11 @@ class BodyBuilder:
             details = {"axis": axis, "half": half}
             return self.emit("sort", symbol.dtype, tuple(operands), details, axes=self.mask_of(axis_map), key=(axis, half))
         number = symbol.attrs["axis"]
+        if symbol.op.name == "sort_lines":
+            (axis,) = axis_map[number] or (-1,)
+            operands[0] = self.spread(operands[0], self.mask_of((axis_map[number],)))
+            details = {"axis": axis}
+            return self.emit("sort_lines", symbol.dtype, tuple(operands), details, axes=self.mask_of(axis_map), key=(axis,))
         (target,), (over,) = axis_map[number] or (-1,), reads[1][number] or (-1,)
         steps = self.mask_of((reads[1][number],))
         position = self._wrapped(operands[1], symbol.inputs[1].dtype, symbol.shape[number])

@@ -480,6 +480,9 @@ class Grouping:
             along = (*axis_map[:axis], over, *axis_map[axis + 1 :])
             group.reads[symbol.id] = (axis_map, along, along)
             fixed = axis_map[axis]
+        elif symbol.op.name == "sort_lines":
+            group.reads[symbol.id] = (axis_map,)
+            fixed = axis_map[-1]
         else:
             group.reads[symbol.id] = ((*axis_map[:-2], axis_map[-1]),)
             fixed = (*axis_map[-2], *axis_map[-1])

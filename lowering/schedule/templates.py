@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..nest import Axis, Nest, Store, Template, Value
 from .attention import find_softmax
 
-IN_ORDER = {"scatter": ("target", "over"), "sort": ("axis", "half")}
+IN_ORDER = {"scatter": ("target", "over"), "sort": ("axis", "half"), "sort_lines": ("axis",)}
 """Operations that work in the memory of their result → their attributes that are axes."""
 
 
@@ -65,8 +65,8 @@ def grid_axes(nest: Nest) -> tuple[int, ...]:
             along.add(value.attrs["axis"])
         elif value.op == "scatter":
             along.add(value.attrs["over"])
-        elif value.op == "sort":
-            along.update((value.attrs["axis"], value.attrs["half"]))
+        elif value.op in ("sort", "sort_lines"):
+            along.update([value.attrs[name] for name in IN_ORDER[value.op]])
     return tuple([axis for axis in range(len(nest.axes)) if axis not in along])
 
 

@@ -466,7 +466,7 @@ class Frame:
                     return Block(only.constant + 0.0, (), only.elem)
                 start = self.builder.const(0.0, only.elem, shape(only.dims))  # sums begin with 0
                 return Block(self.builder.binary("arith.addf", only.emitted, start), only.dims, only.elem)
-            case "reduce" | "scan" | "contract" | "scatter" | "sort":
+            case "reduce" | "scan" | "contract" | "scatter" | "sort" | "sort_lines":
                 raise InternalError(
                     f"tile: {value.op} %{number} is needed before its template has computed it"
                 )

@@ -1,4 +1,4 @@
-"""Basic indexing against NumPy: shapes and values, static and symbolic."""
+"""Indexing against NumPy: shapes and values, static and symbolic."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joinery.graph.dims.dim import evaluate_dim
+
+from ..support.tiers import examples
 
 Make = Callable[..., Any]
 
@@ -118,3 +120,67 @@ def test_indexing_makes_at_most_one_slice_and_one_reshape(make: Make) -> None:
 def test_numpy_integers_are_positions(make: Make, index: Any) -> None:
     (x,) = make(("float32", (4, 5))).inputs
     assert x[index].shape == (5,)
+
+
+positions = st.one_of(
+    st.lists(st.integers(-3, 2), max_size=4),
+    st.lists(st.integers(-3, 2), min_size=2, max_size=2).map(lambda rows: [[row] for row in rows]),
+    st.just([True, False, True]),
+    st.integers(-3, 2).map(np.int64),
+)
+SHAPE = (3, 4, 3, 5)
+
+
+@settings(max_examples=examples(60))
+@given(st.lists(st.one_of(positions, positions, st.none(), slices), min_size=1, max_size=4), st.integers(0, 4), st.booleans())
+def test_positions_that_are_arrays(key: list[Any], ellipsis: int, symbolic: bool) -> None:
+    """As lists and arrays, which are known, and as inputs, which are not; with sizes that are known at launch only, too."""
+    index = tuple(key) if ellipsis > len(key) else (*key[:ellipsis], ..., *key[ellipsis:])
+    array = np.arange(int(np.prod(SHAPE)), dtype=np.int64).reshape(SHAPE)
+    shape = ("a", 4, "b", 5) if symbolic else SHAPE
+    known = jn.Graph("g", inputs=[jn.TensorType(jn.int64, SHAPE)])
+    graph = jn.Graph("g", inputs=[jn.TensorType(jn.int64, shape)])
+    entries, fed = [], []
+    for entry in index:
+        given = np.asarray(entry, np.int64) if isinstance(entry, list) and True not in entry else None
+        if given is not None:
+            fed.append(given)
+            entries.append(graph.input(jn.int64, given.shape, name=f"i{len(fed)}"))
+        else:
+            entries.append(np.asarray(entry) if isinstance(entry, list) and not symbolic else entry)
+    if symbolic and any(isinstance(entry, list) for entry in entries):
+        return  # masks of sizes that are not known are refused
+    try:
+        expected = array[index]
+    except IndexError:
+        with pytest.raises(jn.UserError, match="index"):
+            known.inputs[0][index]
+        return
+    known.output(known.inputs[0][index])
+    np.testing.assert_array_equal(jn.evaluate(known, array), expected)
+    graph.output(graph.inputs[0][tuple(entries)])
+    found = jn.evaluate(graph, array, *fed)
+    assert found.shape == expected.shape
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64"])
+def test_compiled_positions_are_clamped(dtype: str) -> None:
+    array, large = np.arange(12.0).reshape(3, 4), 2**63 + 5 if dtype == "uint64" else 100
+    positions = np.array([0, 2, large]).astype(dtype)
+    graph = jn.Graph("g", [jn.TensorType(jn.float64, (3, 4)), jn.TensorType(jn.DType(dtype), (3,))])
+    x, i = graph.inputs
+    graph.output(x[i], x[:, i], x[i, i], x[1, i])
+    model = jn.compile(graph, "cpu", cache=False)
+    clipped = np.minimum(positions.astype(object), 100).astype(np.int64)
+    rows, columns = np.minimum(clipped, 2), np.minimum(clipped, 3)
+    wanted = array[rows], array[:, columns], array[rows, columns], array[1, columns]
+    for found, expected in zip(model(array, positions), wanted, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_mask_of_a_size_that_is_not_known(make: Make) -> None:
+    (x,) = make(("float32", ("n",))).inputs
+    with pytest.raises(jn.UserError, match=r"a mask of shape \(2,\) for axes of \(n,\)"):
+        x[np.array([True, False])]
+    assert x[[0, 1]].shape == (2,)

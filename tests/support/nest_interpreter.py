@@ -97,6 +97,8 @@ class NestInterpreter:
                 return self._scatter(value, *operands)
             case "sort":
                 return self._sort(value, operands[0])
+            case "sort_lines":
+                return self._sort_lines(value, operands[0])
         below = [self.nest.body[operand] for operand in value.operands]
         shape = np.broadcast_shapes(*[operand.shape for operand in operands])
         inputs = tuple(
@@ -175,6 +177,10 @@ class NestInterpreter:
         bound = BoundSymbol("sort_keys", value.dtype, (*lines.shape[:-1], self.extents[half], lines.shape[-1]))
         rows = np.moveaxis(REFERENCE["sort_keys"](bound, lines), -2, 0)
         return np.concatenate([_spread(row, axis, half) for row in rows], half)
+
+    def _sort_lines(self, value: Value, elements: Array) -> Array:
+        axis = value.attrs["axis"]
+        return elements if axis < 0 else np.sort(elements, axis)
 
     def _contract(self, value: Value, operands: list[Array]) -> Array:
         depth = (*value.attrs.get("outer", ()), value.attrs["over"])

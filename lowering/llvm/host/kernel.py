@@ -52,7 +52,7 @@ from .shapes import (
     lower_trans,
     lower_unsplat,
 )
-from .sorts.handlers import lower_sort
+from .sorts.handlers import lower_sort, lower_sort_lines
 
 
 def lower_kernel(
@@ -235,6 +235,7 @@ HANDLERS: dict[str, Handler] = {
     "tt.gather": lower_gather,
     "tt.histogram": lower_histogram,
     "tt.sort": lower_sort,
+    "tt.sort_lines": lower_sort_lines,
     "tt.fft": lower_fft,
     "tt.reduce": lower_reduce,
     "tt.scan": lower_scan,

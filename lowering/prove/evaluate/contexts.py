@@ -8,7 +8,7 @@ from xdsl.dialects import cf
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...tt import types as t
-from ...tt.analysis.control_flow import terminator
+from ...tt.analysis.control_flow import counts_unsigned, terminator
 from ..terms.formulas import Formula, at_least, at_most, both, implies, less, negated
 from ..terms.polynomials import Polynomial
 from .evaluator import Evaluator, Run
@@ -112,8 +112,7 @@ def bounds_of(run: Run, loop: Operation) -> Bounds | None:
         return run.bounds_of_loops[loop]
     run.bounds_of_loops[loop] = None
     found = None
-    is_signed = "unsignedCmp" not in loop.properties and "unsignedCmp" not in loop.attributes
-    if is_signed and t.bit_width(loop.operands[0].type) > 1 and loop.parent is not None:
+    if not counts_unsigned(loop) and t.bit_width(loop.operands[0].type) > 1 and loop.parent is not None:
         ev = context(run, loop.parent)
         low, end, step = [ev.signed(ev.integer(operand, ())) for operand in loop.operands[:3]]
         if _is_positive(ev, step) and _stays_exact(ev, loop, low, end, step):

@@ -1,8 +1,12 @@
-"""Defines conditions over polynomials: comparisons with 0, joined by and, or and not."""
+"""Defines conditions over polynomials: comparisons with 0, joined by and, or and not.
+
+They are keys of what is known of them, so those that are joined keep their hash: it would be made of all their parts each time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field
 from typing import TypeAlias
 
 from ....promotion.dataclass import dataclass
@@ -22,12 +26,18 @@ class AtMost:
 
     polynomial: Polynomial
 
+    def __hash__(self) -> int:
+        return hash(self.polynomial) + 1
+
 
 @dataclass(frozen=True, slots=True)
 class Equal:
     """Holds where `polynomial` = 0."""
 
     polynomial: Polynomial
+
+    def __hash__(self) -> int:
+        return hash(self.polynomial) + 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,13 @@ class Both:
     """Holds where all parts do."""
 
     parts: tuple[Formula, ...]
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((3, self.parts)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +66,13 @@ class Either:
     """Holds where any part does."""
 
     parts: tuple[Formula, ...]
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((4, self.parts)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +80,13 @@ class Not:
     """Holds where `part` does not."""
 
     part: Formula
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((5, self.part)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 Formula: TypeAlias = Truth | AtMost | Equal | Flag | Both | Either | Not
@@ -77,7 +108,7 @@ def less(left: Polynomial, right: Polynomial | int) -> Formula:
 
 def at_least(left: Polynomial, right: Polynomial | int) -> Formula:
     """Returns left >= right."""
-    return at_most(-left, -right)
+    return at_most(right - left, 0) if isinstance(right, Polynomial) else at_most(-left, -right)
 
 
 def equal(left: Polynomial, right: Polynomial | int) -> Formula:

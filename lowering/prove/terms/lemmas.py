@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from .atoms import Terms
 from .formulas import Formula, at_least, both, equal, implies
-from .polynomials import Monomial, Polynomial, constant, variable
+from .polynomials import Monomial, Polynomial, variable
 
 MAX_PAIRS = 300
 _MAX_PAIRED = 12
@@ -22,14 +22,17 @@ _MAX_VALUES = 16
 def product_lemmas(factor: Polynomial, other: Polynomial) -> list[Formula]:
     """Returns what the signs of two integers say of their product, as far as it is not known by itself."""
     product = factor * other
-    zero = constant(0)
     found: list[Formula] = [implies(equal(other, 0), equal(product, 0)), implies(equal(factor, 0), equal(product, 0))]
+    opposite = -product
+    # Either side as it is and with its sign turned, with what says that it is 0 or more, and 1 or more.
+    rests = [(rest, at_least(rest, 0), at_least(rest, 1)) for rest in (other, -other)]
     for s in (factor, -factor):
-        for rest in (other, -other):
-            value = product if (s is factor) == (rest is other) else -product
+        not_negative, positive = at_least(s, 0), at_least(s, 1)
+        for rest, rest_not_negative, rest_positive in rests:
+            value = product if (s is factor) == (rest is other) else opposite
             # s >= 0 and rest >= 1 give s·rest >= s; s >= 1 and rest >= 0 give s·rest >= rest.
-            found.append(implies(both(at_least(s, zero), at_least(rest, 1)), at_least(value, s)))
-            found.append(implies(both(at_least(s, 1), at_least(rest, zero)), at_least(value, rest)))
+            found.append(implies(both(not_negative, rest_positive), at_least(value, s)))
+            found.append(implies(both(positive, rest_not_negative), at_least(value, rest)))
     return found
 
 
@@ -63,9 +66,16 @@ def products_in(polynomials: Iterable[Polynomial]) -> list[tuple[Polynomial, Pol
                 if each.number is None:
                     found[atom, _reduced(each)] = None
             own.append(group)
+    multiplied: dict[int, dict[Polynomial, None]] = {}
+    factors: dict[int, set[int]] = {}
+    for polynomial in given:
+        for monomial, factor in polynomial:
+            if len(monomial) == 1:
+                factors.setdefault(monomial[0], set()).add(factor)
+        for atom in {each for monomial, _ in polynomial if len(monomial) > 1 for each in monomial}:
+            multiplied.setdefault(atom, {})[polynomial.group(atom)] = None
     for atom in groups:  # s * 16 beside s * n: what n - 16 says
-        own = list(dict.fromkeys([each.group(atom) for each in given if any(len(m) > 1 and atom in m for m, _ in each)]))
-        numbers = {each.group(atom).constant_part for each in given if (atom,) in dict(each.terms)}
+        own, numbers = list(multiplied.get(atom, ())), factors.get(atom, set())
         for number in sorted(each for each in numbers if 1 < abs(each) < _MAX_FACTOR)[:_MAX_NUMBERS]:
             for other in own[:_MAX_NUMBERS]:
                 found[atom, _reduced(other - abs(number))] = None

@@ -30,6 +30,14 @@ class Polynomial:
         self._hash = hash(self.terms)
 
     @staticmethod
+    def _sorted(terms: Iterable[tuple[Monomial, int]]) -> Polynomial:
+        """Returns the polynomial of monomials that are in order, as those of another one are."""
+        made = object.__new__(Polynomial)
+        made.terms = tuple(terms)
+        made._hash = hash(made.terms)
+        return made
+
+    @staticmethod
     def of(coefficients: Mapping[Monomial, int]) -> Polynomial:
         """Returns the polynomial with these coefficients, of which some may be 0."""
         if len(coefficients) > MAX_MONOMIALS:
@@ -55,14 +63,19 @@ class Polynomial:
         return Polynomial.of(found)
 
     def __neg__(self) -> Polynomial:
-        return self * -1
+        return Polynomial._sorted([(monomial, -factor) for monomial, factor in self.terms])
 
     def __sub__(self, other: Polynomial | int) -> Polynomial:
-        return self + -other
+        if isinstance(other, int):
+            return self + -other
+        found = dict(self.terms)
+        for monomial, factor in other.terms:
+            found[monomial] = found.get(monomial, 0) - factor
+        return Polynomial.of(found)
 
     def __mul__(self, other: Polynomial | int) -> Polynomial:
         if isinstance(other, int):
-            return Polynomial([(monomial, factor * other) for monomial, factor in self.terms]) if other else ZERO
+            return Polynomial._sorted([(monomial, factor * other) for monomial, factor in self.terms]) if other else ZERO
         found: dict[Monomial, int] = {}
         if len(self.terms) * len(other.terms) > 16 * MAX_MONOMIALS:
             raise TooLarge
@@ -116,7 +129,7 @@ class Polynomial:
                 whole.append((monomial, quotient))
             if left:
                 rest.append((monomial, left))
-        return Polynomial(whole), Polynomial(rest)
+        return Polynomial._sorted(whole), Polynomial._sorted(rest)
 
     def group(self, atom: int) -> Polynomial:
         """Returns what the atom is multiplied by, once, in the monomials that have it."""

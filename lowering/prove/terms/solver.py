@@ -5,6 +5,7 @@ z3 comes with the extra `joinery-graph[prove]`, and loads when the first questio
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -240,12 +241,17 @@ class Solver:
             case Flag(number):
                 return f"b{number}"
             case Both(parts) | Either(parts):
-                joined = " ".join([self._formula(part) for part in parts])
+                joined = " ".join([self._part(part) for part in parts])
                 return f"({'and' if isinstance(formula, Both) else 'or'} {joined})"
             case Not(part):
-                return f"(not {self._formula(part)})"
+                return f"(not {self._part(part)})"
+
+    def _part(self, formula: Formula) -> str:
+        """Returns a part of a formula; what compares is met in many of them, and what joins in few."""
+        return self._formula(formula) if isinstance(formula, AtMost | Equal) else self._written(formula)
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def _name(monomial: Monomial) -> str:
     return "v" + "_".join(map(str, monomial))
 

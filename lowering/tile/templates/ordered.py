@@ -19,9 +19,10 @@ from xdsl.ir import SSAValue
 from ....graph.ops.shape import LONG_LINE
 from ....promotion.errors import InternalError
 from ...nest import Affine, Store, Value
+from ...target import SHORT_LINE
 from ...tt.facts import PROGRAM_ORDER
 from ...tt.types import I64
-from ..blocks import Block, Coordinate, Dimension, memory_type, shape, union
+from ..blocks import Block, Coordinate, Dimension, Merged, memory_type, shape, union
 from ..elements import scalar
 from ..emit import Frame, Kernel
 from ..index_builder import Index
@@ -34,6 +35,8 @@ _ROUNDS = 24
 _LARGEST = 2**63 - 1
 _BYTE = 8
 """Bits of a key by which a long line is distributed at a time."""
+TOGETHER = 16
+"""Short lines that a program sorts: as many as a register of the host has elements of 32 bits."""
 CHUNK = 1024
 """Elements that are copied together, where a line is alone in its program."""
 
@@ -44,7 +47,8 @@ def build_ordered(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
     value = kernel.nest.body[store.value]
     function = kernel.builder.func
     function.attributes = {key: fact for key, fact in function.attributes.items() if key != PROGRAM_ORDER}
-    return (_Scatter if value.op == "scatter" else _Sort)(kernel, schedule, store, value).build()
+    kinds: dict[str, type[_Scatter | _Sort | _SortLines]] = {"scatter": _Scatter, "sort": _Sort, "sort_lines": _SortLines}
+    return kinds[value.op](kernel, schedule, store, value).build()
 
 
 class _Ordered:
@@ -147,6 +151,48 @@ class _Scatter(_Ordered):
     def _limit(self, bound: Index, order: tuple[Dimension, ...]) -> SSAValue:
         value = self.indices.value(bound)
         return self.builder.splat(value, shape(order)) if order else value
+
+
+class _SortLines(_Ordered):
+    def build(self) -> list[tuple[int, int]]:
+        """Emits programs of a line each. Of short lines, which are sorted beside each other, every sixteenth program sorts as
+        many, and the others none: so there are programs for all threads, whatever the lengths turn out to be.
+        """
+        axis = self.value.attrs["axis"]
+        frame, _, grid = self.open((axis,))
+        extent, beside = self.count(axis), self._beside(axis)
+        b, indices = self.builder, self.indices
+        with self.kernel.at(self.value):
+            if beside < 0:
+                self.fill(frame, axis, 0, extent, self.value.operands[0], {})
+                self._sort(frame, axis, indices.value(1), extent)
+                return grid
+            first = frame.coordinates[beside]
+            assert not isinstance(first, Dimension | Merged)
+            left = indices.minimum(indices.sub(self.count(beside), first), TOGETHER)
+            begins = b.cmpi("eq", indices.value(indices.mod(first, TOGETHER)), indices.value(0))
+            together = b.select(begins, indices.value(left), indices.value(0))
+            lines = b.select(indices.is_less(extent, SHORT_LINE + 1), together, indices.value(1))
+            with self.kernel.loop(lines) as loop:
+                inner = frame.child({beside: indices.add(first, loop.index)})
+                self.fill(inner, axis, 0, extent, self.value.operands[0], {})
+            self._sort(frame, axis, lines, extent)
+        return grid
+
+    def _beside(self, axis: int) -> int:
+        """Returns the axis of the grid along which lines lie one after the other; -1 for none."""
+        extent = 1 if axis < 0 else self.kernel.nest.axes[axis].extent
+        found = [each for each, step in self.store.at.terms if each != axis and step == extent]
+        return found[0] if found else -1
+
+    def _sort(self, frame: Frame, axis: int, lines: SSAValue, extent: Index) -> None:
+        if axis < 0:  # of one element
+            return
+        if self.step(axis) != 1:
+            raise InternalError("tile: elements of a line that is sorted in memory do not lie side by side")
+        start, terms = frame.position(self.line_address(frame, (axis,)))
+        line = frame.pointers(self.store.buffer, start, terms, ())
+        self.builder.sort_lines(line, lines, self.indices.value(extent))
 
 
 class _Sort(_Ordered):

@@ -105,6 +105,9 @@ class _Chunks:
             raise UnsupportedError("tile: scans along several axes or in both directions in one nest")
 
     def run(self) -> None:
+        kept = [each for each in self.frame.coordinates.values() if isinstance(each, Dimension)]
+        for dimension in kept:  # where the host finds, before the chunks, which of the carried elements there are
+            self.frame.mask((dimension,))
         for level in sorted(self.reductions):
             self._reduce(self.reductions[level])
         last: dict[tuple[int, ...], list[Store]] = {}  # by the reduced axes they lie along

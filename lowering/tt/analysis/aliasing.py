@@ -18,7 +18,7 @@ from ..dialect.memory.descriptor_types import is_composite
 from .alias_sets import UNKNOWN, AliasSet
 from .distances import distance_moves
 
-WRITES = frozenset({"tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_store"})
+WRITES = frozenset({"tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_store", "tt.sort_lines"})
 ATOMICS = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.atomic_poll"})
 
 

@@ -1,11 +1,15 @@
-"""Answers questions about control flow: terminators, parent blocks, and the edges of `cf.switch`."""
+"""Answers questions about control flow: terminators, parent blocks, the edges of `cf.switch`, and what loops count."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from xdsl.dialects import cf
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 
 from ....promotion.errors import InternalError
+from ..types import bit_width
 
 
 def terminator(block: Block) -> Operation:
@@ -14,6 +18,20 @@ def terminator(block: Block) -> Operation:
     if found is None:
         raise InternalError("a block without operations has no terminator")
     return found
+
+
+def counts_unsigned(op: Operation) -> bool:
+    """Returns whether an operation is a loop that compares its counter with the end as unsigned numbers."""
+    return op.name == "scf.for" and ("unsignedCmp" in op.properties or "unsignedCmp" in op.attributes)
+
+
+def iterations(op: Operation, low: int, high: int, step: int) -> Iterable[int]:
+    """Returns the numbers that the counter of an `scf.for` takes. What an unsigned one takes is written as a signed number."""
+    if not counts_unsigned(op):
+        return range(low, high, step)
+    type_ = op.operands[0].type
+    over = 1 << (64 if isinstance(type_, IndexType) else bit_width(type_))
+    return (number - over if 2 * number >= over else number for number in range(low % over, high % over, step))
 
 
 def parent_block(op: Operation) -> Block:

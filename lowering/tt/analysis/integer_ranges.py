@@ -20,6 +20,7 @@ from .. import types as t
 from ..constants import splat_value
 from ..dialect.arith import INTEGER_PREDICATES
 from ..dialect.attributes import property_number
+from .control_flow import counts_unsigned
 
 Range = tuple[int, int]
 """(lowest, highest), both included, of numbers read as signed."""
@@ -133,7 +134,7 @@ class IntegerRanges:
             return None
         if value.index:
             return self._carried(parent, value.index - 1)
-        if "unsignedCmp" in parent.properties or "unsignedCmp" in parent.attributes:
+        if counts_unsigned(parent):
             return None
         low, high = self.of(parent.operands[0])[0], self.of(parent.operands[1])[1] - 1
         return low, max(low, high)
@@ -163,7 +164,7 @@ class IntegerRanges:
     def _iterations(self, loop: Operation) -> int:
         """Returns the largest possible number of iterations; 2**64 if it is not known."""
         low, high, step = (self.of(bound) for bound in loop.operands[:3])
-        if "unsignedCmp" in loop.properties or "unsignedCmp" in loop.attributes or step[0] < 1:
+        if counts_unsigned(loop) or step[0] < 1:
             return 1 << 64
         return max(0, -(-(high[1] - low[0]) // step[0]))
 

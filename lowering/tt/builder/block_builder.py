@@ -45,6 +45,7 @@ from ..dialect.context import operation_class
 from ..dialect.functions import FuncOp, GetNumProgramsOp, GetProgramIdOp, ReturnOp
 from ..dialect.memory.descriptor_types import TensorDescType
 from ..dialect.memory.pointers import LOAD_SEGMENTS, NOT_VOLATILE, SEGMENTS, AddPtrOp, LoadOp, StoreOp
+from ..dialect.memory.sort_lines import SortLinesOp
 from ..dialect.regions import ReduceOp, ReduceReturnOp, ScanOp, ScanReturnOp
 from ..dialect.shapes import (
     BroadcastOp,
@@ -330,6 +331,10 @@ class BlockBuilder(OperationBuilder):
         operands = (p, value) if mask is None else (p, value, mask)
         properties: dict[str, Attribute] = {} if cache is None else {"cachePolicy": cache_policy(cache)}
         self.append(StoreOp, operands, (), properties)
+
+    def sort_lines(self, p: SSAValue, lines: SSAValue, count: SSAValue) -> None:
+        """Put lines of integers, which lie one after the other in memory, in ascending order each."""
+        self.append(SortLinesOp, (p, lines, count), (), {})
 
     def descriptor_load(self, desc: SSAValue, indices: Sequence[SSAValue], sizes: tuple[int, ...]) -> SSAValue:
         """Read the block that starts at the (i32) indices; `sizes` are its extents, of which leading ones may

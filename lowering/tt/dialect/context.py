@@ -36,7 +36,7 @@ def dialects() -> Sequence[Dialect]:
     from ..types import PointerType
     from . import debug, external, hints, loops, scaled
     from .attributes import CachePolicyAttr
-    from .memory import atomics, block_pointers, descriptors, tensormaps
+    from .memory import atomics, block_pointers, descriptors, sort_lines, tensormaps
     from .memory.descriptor_types import TensorDescType
 
     tt = Dialect(
@@ -48,6 +48,7 @@ def dialects() -> Sequence[Dialect]:
             *descriptors.OPERATIONS,
             *block_pointers.OPERATIONS,
             *atomics.OPERATIONS,
+            *sort_lines.OPERATIONS,
             *compute.OPERATIONS,
             *scaled.OPERATIONS,
             *external.OPERATIONS,

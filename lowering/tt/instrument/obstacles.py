@@ -23,6 +23,7 @@ _MOVES_POINTERS = MOVES | {
 """Operations whose results may be pointers. Accesses through those that come from memory or integers are refused."""
 _REFUSED = {
     "tt.print": "prints, which would come twice",
+    "tt.sort_lines": "sorts memory",
     "tt.atomic_poll": "waits for other programs",
     "scf.execute_region": "branches inside of loops",
     "tt.call": "calls a function that calls itself",

@@ -383,6 +383,19 @@ def _sort(op: Operation, memory: Memory) -> Evaluator:
     return lambda x: as_integer(np.sort(signed(x), axis), numpy_dtype(_result(op)))
 
 
+def _sort_lines(op: Operation, memory: Memory) -> Evaluator:
+    dtype = numpy_dtype(t.value_type(op.operands[0].type))
+
+    def run(pointer: Array, lines: Scalar, count: Scalar) -> None:
+        total = int(lines) * int(count)
+        where = np.asarray(pointer) + np.arange(total) * dtype.itemsize
+        if total:
+            found = np.sort(signed(memory.load(where, None, dtype, 0)).reshape(int(lines), int(count)), -1)
+            memory.store(where, as_integer(found.reshape(-1), dtype), None)
+
+    return run
+
+
 def _fft(op: Operation, memory: Memory) -> Evaluator:
     """Transforms in float64 and rounds once."""
     assert isinstance(op, FftOp)
@@ -456,6 +469,7 @@ EVALUATORS: dict[str, Maker] = {
     "tt.atomic_poll": atomic_poll,
     "tt.histogram": _histogram,
     "tt.sort": _sort,
+    "tt.sort_lines": _sort_lines,
     "tt.fft": _fft,
     "tt.extern_elementwise": lambda op, memory: extern_elementwise(op),
     "llvm.intr.assume": lambda op, memory: lambda condition: None,

@@ -13,7 +13,7 @@ from xdsl.traits import SymbolTable
 
 from ....promotion.arrays import Array
 from ....promotion.errors import JoineryError, UnsupportedError, UserError
-from ...tt.analysis.control_flow import terminator
+from ...tt.analysis.control_flow import iterations, terminator
 from ..analysis.combining import prefix_moves
 from ..analysis.control_flow import switch_edges
 from ..dialect.attributes import property_number
@@ -43,7 +43,9 @@ STRUCTURED = frozenset(
 )
 
 
-_WRITING = ("tt.store", "tt.atomic_", "tt.descriptor_store", "tt.descriptor_reduce", "tt.descriptor_scatter", "ttng.")
+_WRITING = (
+    "tt.store", "tt.sort_lines", "tt.atomic_", "tt.descriptor_store", "tt.descriptor_reduce", "tt.descriptor_scatter", "ttng.",
+)  # fmt: skip
 """How the names of operations begin that write memory."""
 
 
@@ -273,7 +275,7 @@ class Translation(Translator[EnvironmentT]):
             values = [env[slot] for slot in inits]
             if env[stride] <= 0:
                 raise UserError(f"scf.for with step {env[stride]}; steps are positive")
-            for index in range(int(env[low]), int(env[high]), int(env[stride])):
+            for index in iterations(op, int(env[low]), int(env[high]), int(env[stride])):
                 values = body(env, [number(index), *values])
             for slot, value in zip(results, values, strict=True):
                 env[slot] = value

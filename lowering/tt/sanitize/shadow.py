@@ -415,6 +415,7 @@ def starts_marks(name: str, type_: Attribute) -> bool:
     return (
         name in EXACT
         and name not in ("arith.extsi", "arith.maxsi", "arith.minsi")
+        and t.is_integer(type_)  # an `index` has 64 bits
         and t.bit_width(type_) < 64
     )
 

@@ -9,7 +9,7 @@ from xdsl.dialects.scf import IndexSwitchOp
 from xdsl.ir import Attribute, Block, Operation, Region
 
 from ....promotion.errors import JoineryError, UserError
-from ...tt.analysis.control_flow import terminator
+from ...tt.analysis.control_flow import iterations, terminator
 from .. import types as t
 from ..dialect.external import ElementwiseInlineAsmOp, program_of
 from ..interpret.evaluators import EVALUATORS
@@ -322,7 +322,7 @@ class SanitizedTranslation(Translation[Frame]):
                 low = high  # an undefined number of iterations: none
             elif stride <= 0:
                 raise UserError(f"scf.for with step {stride}; steps are positive")
-            for index in range(int(low), int(high), max(int(stride), 1)):
+            for index in iterations(op, int(low), int(high), max(int(stride), 1)):
                 values, shadows = body(env, [number(index), *values], [None, *shadows])
             _put_all(env, results, values, shadows)
 

@@ -53,6 +53,7 @@ CASES: dict[str, Build] = {
     "order": lambda x, y, i: (jn.argsort(x, 0), jn.sort(x, 1, True), *jn.top_k(x, 2), *jn.bottom_k(i.cast("int32"), 1, 0)),
     "keys": lambda x, y, i: (
         apply("sorted_positions", x.cast("int32"), axis=1), apply("least_positions", x.cast("int32"), axis=1, k=2),
+        apply("sort_lines", x.cast("int32"), axis=1), apply("sort_lines", i[:, None], axis=1),
         apply("sort_block", i[:, None].cast("int32") + np.arange(4, dtype=np.int32), axis=1),
     ),
     "transforms": lambda x, y, i: (

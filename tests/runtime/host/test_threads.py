@@ -75,7 +75,8 @@ body:
 done:
   ret void
 }
-; counts[i] = 64 times the id of the thread that ran index i, plus how many were run before (modulo 64), after half a millisecond of work
+; counts[i] = 64 times the id of the thread that ran index i, plus how many were run before (modulo 64), after half a
+; millisecond of work
 define void @who(ptr %args, i64 %low, i64 %high) nounwind {
 entry:
   %counts = load ptr, ptr %args, align 8

@@ -223,14 +223,15 @@ ATTACKS: dict[str, Faulty] = {
   %at = tt.addptr %x, %i : !tt.ptr<f64>, i64
   %f = arith.constant 1.0 : f64
   tt.store %at, %f : !tt.ptr<f64>""", {"x": 100, "idx": 4}, 1, "overflow", None, ("0 <= idx[:] < 100", "n >= 0")),
-    "overflow of an unsigned loop": Faulty(_ARRAY, """
+    "an unsigned loop up to a negative number": Faulty(_ARRAY, """
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   "scf.for"(%c0, %n, %c1)  ({
   ^bb0(%i: i32):
-    tt.store %x, %n : !tt.ptr<i32>
+    %at = tt.addptr %x, %i : !tt.ptr<i32>, i32
+    tt.store %at, %n : !tt.ptr<i32>
     scf.yield
-  }) {unsignedCmp} : (i32, i32, i32) -> ()""", {"x": 1}, 1, "overflow"),
+  }) {unsignedCmp} : (i32, i32, i32) -> ()""", {"x": "max(n, 1)"}, 1, "bounds"),
     "overflow of what masked lanes of a load give": Faulty("%x: !tt.ptr<f32>, %y: !tt.ptr<i32>, %n: i32", """
   %c0 = arith.constant 0 : i32
   %m = arith.cmpi slt, %n, %c0 : i32

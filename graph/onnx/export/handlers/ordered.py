@@ -149,5 +149,5 @@ def _scattered(body: Body, call: Call, x: str, positions: str, updates: str) -> 
     return body.returned(key, written, wide, call.result)
 
 
-never("it is a step of sorting", "jn.argsort", "sort_keys", "sort_block", "sorted_positions", "least_positions")
+never("it is a step of sorting", "jn.argsort", "sort_keys", "sort_block", "sort_lines", "sorted_positions", "least_positions")
 never("it is a step of Fourier transforms", "jn.fft", "fft_block")

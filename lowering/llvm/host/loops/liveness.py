@@ -14,7 +14,7 @@ NEST_OPERATIONS = frozenset(
     [
         *("tt.store", "tt.reduce", "tt.scan", "tt.dot", "tt.reshape", "tt.join", "tt.cat", "tt.split", "tt.unsplat"),
         *("tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.atomic_poll"),
-        *("tt.gather", "tt.histogram", "tt.sort", "tt.fft", "tt.map_elementwise", "tt.check_access"),
+        *("tt.gather", "tt.histogram", "tt.sort", "tt.sort_lines", "tt.fft", "tt.map_elementwise", "tt.check_access"),
         *("tt.assert", "cf.assert", "tt.print"),
         *("scf.for", "scf.if", "scf.while", "scf.condition", "scf.yield", "scf.execute_region"),
         *("cf.br", "cf.cond_br", "tt.return"),

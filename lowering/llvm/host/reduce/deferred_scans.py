@@ -146,20 +146,25 @@ def _takes(end: Operation, axis: int, scan: Operation) -> bool:
 
 
 def taken_element(k: KernelContext, op: Operation) -> Node | None:
-    """Returns the element that a reduction takes of a block of one dimension in scratch, others being neutral; else None."""
+    """Returns the elements that a reduction takes of one position of a block in scratch, others being neutral; else None."""
     select, single = op.operands[0].owner, single_operation(op.regions[0])
     if len(op.operands) != 1 or single is None or not isinstance(select, Operation) or select.name != "arith.select":
         return None
     mask, block, padding = select.operands
     chosen, elem = _chosen(mask), element_name(block.type)
     neutral = identity(single.name, elem)
-    if chosen is None or neutral is None or len(shape_of(block.type)) != 1 or not isinstance(padding.owner, Operation):
+    axis = int(attributes(op)["axis"])
+    if chosen is None or chosen[0] != axis or neutral is None or not isinstance(padding.owner, Operation):
         return None
     if padding.owner.name != "arith.constant" or constant(constant_value(padding.owner), elem) != constant(neutral, elem):
         return None
     node = k.node(block)
-    if not isinstance(node, Stored) or not 0 <= chosen[1] < node.shape[0]:
+    if not isinstance(node, Stored) or not 0 <= chosen[1] < node.shape[axis]:
         return None
+    if len(node.shape) > 1:
+        row = k.f.gep(node.pointer, k.ev.s.constant(chosen[1] * node.strides[axis]), node.memory)
+        shape, strides = ((*each[:axis], *each[axis + 1 :]) for each in (node.shape, node.strides))
+        return Stored(shape, elem, row, strides, node.memory)
     return Splat((), elem, k.ev.at(node, (Coordinate(k.ev.s.constant(chosen[1])),)))
 
 

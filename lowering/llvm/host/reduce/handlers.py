@@ -64,8 +64,10 @@ def lower_reduce(k: KernelContext, op: Operation) -> None:
         _define_reduced(k, op, [taken])
         return
     operands = [k.node(o) for o in op.operands]
-    # All results of one reduction are written together.
-    limits = k.limits(op.results[0]) if len(op.results) == 1 and is_tensor(op.results[0].type) else []
+    limits: list[Bound] = []
+    if is_tensor(op.results[0].type):  # all results of one reduction are written together
+        first, *others = (k.limits(result) for result in op.results)
+        limits = [bound for bound in first if all(bound in other for other in others)]
     wanted = [Bound(b.dim + (b.dim >= axis), b.limit) for b in limits]
     _define_reduced(k, op, reduce(k.nests, operands, axis, _combine(k, op), wanted))
 

@@ -451,7 +451,12 @@ def scan(
                 run(lane, mask)
                 return []
 
-            vector_loop(ev, shape[inner], (), inner, n, 1, body)
+            bounds = [bound for bound in wanted if bound.dim == inner] if len(operands) == 1 else []
+            vector_loop(ev, shape[inner], bounds, inner, n, 1, body)
+            if bounds:
+                with ev.dimension(size, ev.s.constant(size), set()) as row:
+                    here = [row if d == axis else coordinate for d, coordinate in enumerate(outer)]
+                    clear_unwritten(ev, memories, here, inner, bounds, n)
     return list(memories)
 
 

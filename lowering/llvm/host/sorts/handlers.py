@@ -14,8 +14,10 @@ import math
 
 from xdsl.ir import Operation
 
+from .....promotion.errors import UnsupportedError
+from ....tt.dialect.memory.sort_lines import SortLinesOp
 from ...elementwise import constant, identity, memory_element
-from ...syntax import attributes
+from ...syntax import attributes, pointee_name
 from ...values import V, i64, integer, is_integer
 from ..context import KernelContext
 from ..loops.coordinates import decompose_mask, memory_size_of
@@ -23,6 +25,7 @@ from ..memory.only_stores import only_store
 from ..memory.transpose import transpose_into
 from ..nodes import Map, Node, Pointers, Splat, Stored, dense
 from ..scalars import is_constant
+from .in_memory import LinesInMemory
 from .network import SQUARE, JoinedLanes, Rows, SortedLines
 from .quicksort import SortedLine
 
@@ -40,6 +43,15 @@ def lower_sort(k: KernelContext, op: Operation) -> None:
     if _defer_line(k, op, node, axis, count):
         return
     k.define(result, _sorted_block(k, node, axis, count))
+
+
+def lower_sort_lines(k: KernelContext, op: SortLinesOp) -> None:
+    elem = pointee_name(op.ptr.type)
+    if k.launch is not None or elem not in ("i32", "i64"):
+        raise UnsupportedError(f"host lowering: {op.name} of {elem} outside of the programs of a graph")
+    lines, count = k.scalar(op.lines), k.scalar(op.count)
+    function = LinesInMemory(elem, k.ev.target.compresses)
+    k.f.call(k.f.module.provide(function), "void", [k.scalar(op.ptr), lines, count])
 
 
 def _sorted_block(k: KernelContext, node: Node, axis: int, count: int) -> Stored:

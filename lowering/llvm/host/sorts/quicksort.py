@@ -35,7 +35,7 @@ MANY = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """What the functions of a quicksort have in common: signed integers of type `elem`."""
 
     elem: str
@@ -75,7 +75,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class SortedLine(_Part):
+class SortedLine(Part):
     """The function that puts `count` integers in ascending order, in place.
 
     levels: how many partitions a part may have behind it before it is sorted as a heap.
@@ -163,7 +163,7 @@ class SortedLine(_Part):
 
 
 @dataclass(frozen=True, slots=True)
-class Partition(_Part):
+class Partition(Part):
     """The function that moves the elements below a pivot before the others, and returns how many they are.
 
     count: `3 * TOGETHER` registers of elements or more.
@@ -245,7 +245,7 @@ class Partition(_Part):
 
 
 @dataclass(frozen=True, slots=True)
-class _Pivot(_Part):
+class _Pivot(Part):
     """The function that returns an element near the median of a line, which is one of 16 or of 48 at even distances."""
 
     @property
@@ -290,7 +290,7 @@ class _Pivot(_Part):
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaf(_Part):
+class _Leaf(Part):
     """The function that sorts a short line by a network, `LEAF` elements at most."""
 
     @property
@@ -329,7 +329,7 @@ class _Leaf(_Part):
 
 
 @dataclass(frozen=True, slots=True)
-class SortedHeap(_Part):
+class SortedHeap(Part):
     """The function that sorts a line as a heap (Williams, "Algorithm 232: Heapsort", 1964), whatever its elements are."""
 
     @property

@@ -41,20 +41,19 @@ def counting(k: KernelContext, op: ForOp, lookahead: int = 1) -> Counting:
     f = k.f
     low, high, step = (k.scalar(value) for value in (op.lb, op.ub, op.step))
     type_ = register_element(element_name(op.lb.type))
-    unsigned = bool(op.attributes.get("unsignedCmp") or op.properties.get("unsignedCmp"))
     if op not in k.loop_bounds:
         ranges = IntegerRanges(trusting=True)
         k.loop_bounds[op] = tuple(ranges.of(value) for value in (op.lb, op.ub, op.step))
     first, end, stride = k.loop_bounds[op]
     most = (1 << (int(element(type_)[1:]) - 1)) - 1
     furthest = max(first[1] + (lookahead - 1) * stride[1], end[1] - 1 + lookahead * stride[1])
-    if not unsigned and furthest <= most:
+    if furthest <= most:
         return Counting(low, high, step, "slt", type_)
-    if first[0] >= 0 and furthest <= 2 * most + 1 and (end[0] >= 0 or not unsigned):
+    if first[0] >= 0 and furthest <= 2 * most + 1:
         if end[0] < 0:
             nothing = const(0, type_)
             high = f.select(f.icmp("sgt", high, nothing), high, nothing)
         return Counting(low, high, step, "ult", type_)
-    wide, way = f"i{2 * int(element(type_)[1:])}", "zext" if unsigned else "sext"
-    low, high, step = (f.cast(way, value, wide) for value in (low, high, step))
+    wide = f"i{2 * int(element(type_)[1:])}"
+    low, high, step = (f.cast("sext", value, wide) for value in (low, high, step))
     return Counting(low, high, step, "slt", type_)

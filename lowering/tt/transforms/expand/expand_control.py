@@ -1,6 +1,7 @@
-"""Expands switches, and numbers of type `index`, into what back ends know.
+"""Expands switches, loops that count unsigned numbers, and numbers of type `index`, into what back ends know.
 
-`scf.index_switch` becomes nested `scf.if`, `cf.switch` a chain of `cf.cond_br`, and an `index` is an i64.
+`scf.index_switch` becomes nested `scf.if`, `cf.switch` a chain of `cf.cond_br`, and an `index` is an i64. Unsigned numbers are
+in the order of the signed ones with the other upper bit, over which a loop then goes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from xdsl.rewriter import Rewriter as Replacements
 
 from .....promotion.errors import InternalError
 from ... import types as t
-from ...analysis.control_flow import parent_block, switch_edges, terminator
+from ...analysis.control_flow import counts_unsigned, parent_block, switch_edges, terminator
 from ...dialect.functions import FuncOp
 from ..function_pass import FunctionPass
 from ..rewriting import Rewriter
@@ -32,6 +33,8 @@ def expand_control(func: Operation) -> None:
             _chain(op)
         elif isinstance(op, scf.IndexSwitchOp):
             _nest(op)
+        elif counts_unsigned(op):
+            _count_signed(op)
 
 
 def _without_index(op: Operation) -> None:
@@ -53,6 +56,23 @@ def _cast(op: Operation) -> None:
     (x,), type_ = op.operands, op.results[0].type
     name = "arith.extsi" if t.bit_width(x.type) < t.bit_width(type_) else "arith.trunci"
     w.replace([w.cast(name, x, t.elem(type_))])
+
+
+def _count_signed(loop: Operation) -> None:
+    """Makes a loop over unsigned numbers one over signed numbers, whose upper bit is another."""
+    body, type_ = loop.regions[0].block, loop.operands[0].type
+    upper = -1 << (t.bit_width(type_) - 1)
+    w = Rewriter(loop)
+    for position in range(2):
+        loop.operands[position] = w.binary("arith.xori", loop.operands[position], w.const(upper, type_))
+    counter, first = body.args[0], body.first_op
+    if first is None:
+        raise InternalError("a loop whose body has no end")
+    inside = Rewriter(first)
+    number = inside.binary("arith.xori", counter, inside.const(upper, type_))
+    counter.replace_uses_with_if(number, lambda use: use.operation is not number.owner)
+    for said in (loop.properties, loop.attributes):
+        said.pop("unsignedCmp", None)
 
 
 def _chain(op: cf.SwitchOp) -> None:
@@ -118,7 +138,7 @@ def _inline(region: Region, block: Block, before: Operation) -> list[SSAValue]:
 
 @dataclass(frozen=True)
 class ExpandControl(FunctionPass):
-    """Turns switches into choices between two ways, and index numbers into i64."""
+    """Turns switches into choices between two ways, unsigned loops into signed ones, and index numbers into i64."""
 
     name = "expand-control"
 

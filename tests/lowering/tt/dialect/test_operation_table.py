@@ -78,6 +78,7 @@ ADDED = {
     "tt.map_elementwise.return": "",
     "tt.fft": "axis kind length",  # joinery's own
     "tt.sort": "axis",  # joinery's own
+    "tt.sort_lines": "",  # joinery's own
     "tt.store": "cachePolicy",
     "tt.unsplat": "",
 }

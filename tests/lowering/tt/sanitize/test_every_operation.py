@@ -332,6 +332,7 @@ REASONS = {
     "ub.poison": "is where the undefined values of this table come from",
     "tt.func": "its arguments are those of the launch, which are defined",
     "tt.call": "passes values on: test_undefined_values.py", "tt.return": "passes values on: test_undefined_values.py",
+    "tt.sort_lines": "kernels have it in graphs alone: tests/end_to_end/test_unknown_lengths.py",
     "tt.print": "shows what it is given; debugging prints show lanes that a mask has left out",
     "cf.br": "passes values on: test_undefined_values.py", "cf.cond_br": "test_undefined_values.py",
     "cf.switch": "test_undefined_values.py",

@@ -1,0 +1,61 @@
+"""Loops that compare their counter with the end as unsigned numbers, beside Python's ranges, and sums of type `index`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+
+LOOP = """tt.func public @k(%x: !tt.ptr<TYPE>, %low: TYPE, %n: TYPE, %step: TYPE) {
+  %c1 = arith.constant 1 : i32
+  %r = scf.for %i = %low to %n step %step iter_args(%a = %c1) -> (i32) : TYPE {
+    %p = tt.addptr %x, %a : !tt.ptr<TYPE>, i32
+    tt.store %p, %i : !tt.ptr<TYPE>
+    %b = arith.addi %a, %c1 : i32
+    scf.yield %b : i32
+  } {unsignedCmp}
+  tt.return
+}"""
+
+
+@pytest.mark.parametrize("bits", [8, 32, 64])
+@pytest.mark.parametrize("run", ["interpret", "sanitize", "cpu", "ptxsim"])
+def test_unsigned_loops(run: str, bits: int) -> None:
+    kernel, dtype = jn.kernel.from_ttir(LOOP.replace("TYPE", f"i{bits}")), np.dtype(f"int{bits}")
+    least, most, over = np.iinfo(dtype).min, np.iinfo(dtype).max, 1 << bits
+    for low, high, step in (
+        (-10, 3, 1), (-10, -3, 2), (3, -1, 1 << (bits - 3)), (0, 5, 1), (5, 0, 1), (most - 2, least + 3, 1), (-3, -1, 1),
+        (-9, -1, most),
+    ):  # fmt: skip
+        numbers = [number - over if number >= over // 2 else number for number in range(low % over, high % over, step)]
+        x = np.zeros(20, dtype)
+        args: tuple[Any, ...] = ((1,), x, low, high, step)
+        if run in ("interpret", "sanitize"):
+            getattr(kernel, run)(*args)
+        else:
+            kernel.launch(*args, device=run)
+        assert x.tolist() == [0, *numbers, *[0] * (19 - len(numbers))], (low, high, step)
+
+
+def test_sums_of_type_index_in_the_sanitizer() -> None:
+    kernel = jn.kernel.from_ttir("""tt.func public @k(%x: !tt.ptr<i32>, %n: i64) {
+      %zero = arith.constant 0 : index
+      %one = arith.constant 1 : index
+      %seven = arith.constant 7 : i32
+      %end = arith.index_cast %n : i64 to index
+      %r = scf.for %i = %zero to %end step %one iter_args(%a = %zero) -> (index) {
+        %k = arith.index_cast %a : index to i64
+        %p = tt.addptr %x, %k : !tt.ptr<i32>, i64
+        tt.store %p, %seven : !tt.ptr<i32>
+        %b = arith.addi %a, %one : index
+        scf.yield %b : index
+      }
+      tt.return
+    }""")
+    x = np.zeros(5, np.int32)
+    kernel.sanitize((1,), x, 3)
+    assert x.tolist() == [7, 7, 7, 0, 0]
+    assert not kernel.sanitize((1,), x, 5).findings
+    assert [found.kind for found in kernel.sanitize((1,), x, 6).findings] == ["out-of-bounds"]
