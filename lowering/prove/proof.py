@@ -37,10 +37,12 @@ TRUSTED_OF_INITIALISED = (
     "what an operation makes of defined numbers is defined, but for what lies beyond the results of tt.fft",
 )
 TRUSTED_OF_ORDER = (
-    "order: a barrier is one of all threads of its program, for all memory; what a thread does itself happens in the order of"
-    " the text, also where loads of a loop are fetched ahead",
-    "order: blocks of one shape and element width have one layout where they are accessed: one thread stores a lane, or updates"
-    " a scalar, the same one each time; it loads the lane, too, and others do only if there are more threads than lanes",
+    "order: a program is one block of threads (num_ctas = 1), of any number; a barrier is one of all of them, for all memory,"
+    " and elsewhere threads are in no order, whatever the other lines say of the text's",
+    "order: what a thread does itself happens in the order of the text, but loads of a loop without a barrier in its own body,"
+    " which may be fetched ahead",
+    "order: one thread stores a lane, or updates a scalar, and it is the same one for all stores and updates of scalars; all"
+    " threads take the number that the update of a scalar returns, and have the same bits of what they compute alike",
 )
 
 

@@ -14,10 +14,9 @@ from ....promotion.dataclass import dataclass
 from ...tt.analysis.dominance import postorder
 from ..evaluate.blocks import Blocks
 from ..evaluate.contexts import NotModelled
-from ..locks import is_barrier
 from ..preparation import Access
 
-_LOOPS = ("scf.for", "scf.while")
+LOOPS = ("scf.for", "scf.while")
 Accesses = Mapping[int, Mapping[Access, None]]
 """Accesses by the array that they are to; never changed once made."""
 _NONE: Accesses = {}
@@ -58,18 +57,18 @@ class Pending:
         pairs: those of which at least one writes, each once.
     """
 
-    def __init__(self, function: Operation, arrays: Mapping[Access, int], has_barriers: bool) -> None:
+    def __init__(self, function: Operation, arrays: Mapping[Access, int], barriers: Collection[Operation]) -> None:
         """Looks at the whole text.
 
         Args:
             arrays: the accesses, and the array that each is to; others are left out.
-            has_barriers: whether barriers are taken for any.
+            barriers: those that order anything.
 
         Raises `NotModelled` where operations may run again in a way that is no loop's, or in a region that is not known.
         """
         self.pairs: dict[Pair, None] = {}
         self._arrays = {access.op: (array, access) for access, array in arrays.items()}
-        self._has_barriers = has_barriers
+        self._barriers = barriers
         self._blocks = Blocks()
         self._loops: list[Operation] = []
         self._region(function.regions[0])
@@ -130,7 +129,7 @@ class Pending:
             array, access = self._arrays[op]
             own = {array: {access: None}}
             return Ways(own, own, True)
-        if self._has_barriers and is_barrier(op):
+        if op in self._barriers:
             return _BARRIER
         if not op.regions:
             return _NOTHING
@@ -173,7 +172,7 @@ class Pending:
 def loops_of(function: Operation) -> Iterator[Operation]:
     """Yields the loops of a function."""
     for op in function.walk():
-        if op.name in _LOOPS:
+        if op.name in LOOPS:
             yield op
 
 
@@ -204,4 +203,4 @@ def _either(ways: Collection[Ways]) -> Ways:
     return Ways(head, tail, any(each.passes for each in found))
 
 
-__all__ = ["Pair", "Pending", "loops_of"]
+__all__ = ["LOOPS", "Pair", "Pending", "loops_of"]

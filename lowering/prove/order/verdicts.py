@@ -1,22 +1,20 @@
 """Proves that lanes of one program that touch the same memory, where one of them writes, are in an order.
 
-Threads of a program are not ordered without a barrier, and which thread a lane belongs to is not known. So two accesses that
-may follow each other without a barrier must not meet, whichever lanes and iterations they are of; only the accesses of one lane
-of blocks of the same shape and element width are in order, if no other thread uses what it loads of that lane. All of this is
-asked for one symbolic program.
+Threads of a program are not ordered without a barrier, and which thread a lane belongs to is not known, nor whether it is the
+same one for two accesses. So two accesses that may follow each other without a barrier must not meet, whichever lanes and
+iterations they are of. Two things alone are in order: the updates of a scalar, which one thread does, and a lane that is
+loaded to be stored in place, as what is stored is made of what was loaded. All of this is asked for one symbolic program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from math import prod
 
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 
 from ...tt import types as t
 from ...tt.dialect.attributes import enum_name
-from ...tt.dialect.functions import FuncOp, called_functions
 from ...tt.dialect.memory.atomics import HOST_RMW_OPERATIONS
 from .. import claims
 from ..bounds import Bounds
@@ -29,18 +27,17 @@ from ..proof import NEVER, ORDER, PROVEN, REFUTED, UNKNOWN
 from ..races import MAX_PAIRS, Races
 from ..terms.formulas import Formula
 from ..world import Level
-from .pending import Pair, Pending, loops_of
+from .barriers import barriers_of, has_several_blocks, is_divided
+from .differing import may_differ
+from .pending import LOOPS, Pair, Pending, loops_of
 
-WARPS = "num_warps"
-"""What specifications call the number of warps of a program, where the kernel has no parameter of that name."""
-_DEFAULT_WARPS = 4
-_THREADS = 32
-_COMMUTING = frozenset({"and", "or", "xor", "add", "fadd", "max", "min", "umax", "umin"})
-_APART = ("tt.descriptor_", "tt.experimental_descriptor_", "ttng.")
-"""Operations that other units than the program's threads carry out, for which these do not wait at a barrier."""
-_CHANGING = "its address, its mask or its path, or that of a barrier, is computed from what is loaded while it changes"
-_DIVIDED = "tt.warp_specialize"
-"""The attribute of a loop whose operations are divided among warps."""
+_COMMUTING = frozenset({"and", "or", "xor", "add", "max", "min", "umax", "umin"})
+_BY_ONE_THREAD = frozenset({"tt.store", "tt.atomic_rmw", "tt.atomic_cas"})
+"""What one thread does for all, if it is of a scalar."""
+_CHANGING = (
+    "its address, its mask or its path, or that of a barrier, is computed from what threads may have different numbers of: "
+    "what is loaded while it changes, what a mask leaves undefined, what assembly or foreign functions return"
+)
 
 
 class Order(Races):
@@ -51,31 +48,29 @@ class Order(Races):
     def __init__(self, bounds: Bounds) -> None:
         """Starts with nothing asked. bounds: has the terms, and the verdicts on bounds."""
         super().__init__(bounds)
-        function = bounds.prepared.function
-        self._loops = frozenset(loops_of(function))
-        self._is_divided = _is_divided(bounds.prepared.original)
+        self._loops = frozenset(loops_of(bounds.prepared.function))
+        self._is_divided = is_divided(bounds.prepared.original)
         self._pairs: dict[int, list[Pair]] = {}
+        self._of_written: dict[Access, None] = {}
         self._obstacle = ""
-        warps = None if WARPS in bounds.prepared.numbers else bounds.world.specification.ranges().get(WARPS)
-        most = _DEFAULT_WARPS if warps is None else warps[1]
-        self._threads = None if most is None else max(1, most) * _THREADS
-        self._relies_on_threads = False
 
     def verdicts(self) -> dict[Access, Found]:
         """Returns the verdict of every access."""
-        found = self._resting(super().verdicts())
-        if self._relies_on_threads:
-            self._bounds.world.promises.append(f"order: a program has at most {self._threads} threads ({WARPS} of {_THREADS})")
-        return found
+        return self._resting(super().verdicts())
 
     def _begin(self, groups: Mapping[int, Sequence[Access]]) -> None:
+        prepared = self._bounds.prepared
+        if has_several_blocks(prepared.original):
+            self._obstacle = "a program of several blocks of threads (num_ctas), each with barriers of its own, is not modelled"
         arrays: dict[Access, int] = {}
         for array, accesses in groups.items():
             writers = sum(access.writes for access in accesses)
+            if writers:
+                self._of_written |= dict.fromkeys(accesses)
             if writers and writers * len(accesses) <= MAX_PAIRS:
                 arrays |= dict.fromkeys(accesses, array)
         try:
-            pairs = Pending(self._bounds.prepared.function, arrays, not self._is_divided).pairs
+            pairs = Pending(prepared.function, arrays, barriers_of(prepared)).pairs
         except NotModelled as error:
             self._obstacle = f"{error.reason} is not modelled"
             return
@@ -107,7 +102,7 @@ class Order(Races):
     def _ordered(self, pair: Pair) -> Found:
         """Returns whether two accesses are in an order wherever they meet."""
         one, two = pair.one, pair.two
-        if _commutes(one.op) and _commutes(one.op) == _commutes(two.op) and one.size == two.size:
+        if (kind := _commuting(one.op)) is not None and kind == _commuting(two.op):
             return Found(PROVEN)  # whatever the order, the same is left, and nobody sees what was there before
         world, bounds = self._bounds.world, self._bounds
         pointer = bounds.pointer(one)
@@ -116,39 +111,18 @@ class Order(Races):
         def formulas(level: Level, is_own: bool) -> list[Formula]:
             return claims.lanes_meet_later(world, one, two, level, loops, pair.carried, is_own)
 
-        is_own = self._has_own_threads(one, two)
+        is_own = not self._is_divided and _is_in_order(pair)
         level = bounds.climb(
             getattr(pointer, "base", None), lambda level: world.is_impossible(level, *formulas(level, is_own)),
             self._level(one, two),
         )  # fmt: skip
         if level is not None:
-            self._relies_on_threads |= is_own and self._counts_threads(pair)
             return shown(level)
         if one.op.name == "tt.store" and two.op.name == "tt.load":
             found = bounds.launches.search(world, ORDER, (two, one), formulas((), is_own))
             if found is not None:
                 return Found(REFUTED, counterexample=found)
         return Found(UNKNOWN, reason=f"{self._why(pair, is_own)}{self._example(pair, loops, formulas((), is_own))}")
-
-    def _has_own_threads(self, one: Access, two: Access) -> bool:
-        """Returns whether what two accesses do in one lane, they do in the order of the text.
-
-        A lane is stored, and a scalar updated, by one thread, and loaded by that and, of a scalar or of a block with fewer
-        elements than threads, others besides. These may load too early or too late, which nobody sees if they do nothing
-        with it.
-        """
-        return _is_alike(one, two) and not self._is_divided and all(self._is_one_thread(each) for each in (one, two))
-
-    def _is_one_thread(self, access: Access) -> bool:
-        """Returns whether a lane is touched by one thread, or by others besides that do nothing with what they load."""
-        return access.writes or is_only_stored(access.op) or self._has_lane_for_each(access)
-
-    def _has_lane_for_each(self, access: Access) -> bool:
-        return self._threads is not None and bool(access.shape) and prod(access.shape) >= self._threads
-
-    def _counts_threads(self, pair: Pair) -> bool:
-        """Returns whether a verdict that lanes are in order rests on the number of threads."""
-        return any(not each.writes and not is_only_stored(each.op) for each in (pair.one, pair.two))
 
     def _why(self, pair: Pair, is_own: bool) -> str:
         one, two = pair.one, pair.two
@@ -160,8 +134,10 @@ class Order(Races):
         fix = "fix: tl.debug_barrier() between"
         if self._is_divided:
             fix = "barriers do not wait for copies by descriptors, nor for warps with operations of their own"
-        elif not is_own and _is_alike(one, two):
-            fix = f"several threads (of {self._threads}, or as many as an assumption of {WARPS} says) load a lane; {fix}"
+        elif pair.shared or pair.carried is not None:
+            fix += ", in the body of the loop itself if that loads anything, as loads may be fetched ahead"
+        if not is_own and one.shape and one.shape == two.shape:
+            fix = f"two accesses of one lane may have different layouts, and so be two threads'; {fix}"
         return f"{lanes} may touch one element by {what}{later}, and nothing orders them; {fix}"
 
     def _example(self, pair: Pair, loops: frozenset[Operation], formulas: Sequence[Formula]) -> str:
@@ -180,15 +156,19 @@ class Order(Races):
         return f"; shown by the formula alone: {launch}{first} and then {second}"
 
     def _resting(self, found: dict[Access, Found]) -> dict[Access, Found]:
-        """Returns verdicts that say no more than those of all loads from which an address, a mask or a path is computed.
+        """Returns verdicts that say no more than what addresses, masks and paths are computed from.
 
-        What is loaded while another lane may write it is not one number for all threads.
+        What threads have different numbers of is no single term.
         """
         level = joined(*[each.level for each in found.values() if each.verdict in SHOWN])
-        open_ = {access.op: access for access, each in found.items() if access.reads and each.verdict not in SHOWN}
-        function = self._bounds.prepared.function
-        doubtful = Undefined(function, lambda op: op in open_) if open_ else None
-        is_doubtful = doubtful is not None and any(is_barrier(op) and doubtful.is_path(op) for op in function.walk())
+        open_ = {access.op for access, each in found.items() if access.reads and each.verdict not in SHOWN}
+        changing = {access: access.op for access in self._of_written if access.reads and access.op not in open_}
+        doubtful = self._in_doubt(open_)
+        if doubtful != self._in_doubt({*open_, *changing.values()}):  # then what other programs write counts
+            races = Races(self._bounds).verdicts()
+            racing = {op for access, op in changing.items() if races[access].verdict not in SHOWN}
+            doubtful = self._in_doubt(open_ | racing)
+            level = joined(level, *[races[access].level for access, op in changing.items() if op not in racing])
         result = {}
         for access, each in found.items():
             result[access] = each
@@ -196,56 +176,80 @@ class Order(Races):
                 continue
             if level:
                 result[access] = shown(joined(each.level, level))
-            if doubtful is not None:
-                used = (access.pointer, access.mask)
-                if is_doubtful or doubtful.is_path(access.op) or any(map(doubtful.is_value, used)):
-                    result[access] = worse(each, Found(UNKNOWN, reason=_CHANGING))
+            if access in doubtful:
+                result[access] = worse(each, Found(UNKNOWN, reason=_CHANGING))
         return result
 
+    def _in_doubt(self, loads: Collection[Operation]) -> set[Access]:
+        """Returns the accesses to written arrays that threads may do elsewhere, or one and not the other.
 
-def _is_alike(one: Access, two: Access) -> bool:
-    """Returns whether accesses give the same thread the same lane; which one updates which lane of a block is not known."""
-    is_plain = not one.is_atomic and not two.is_atomic
-    is_scalar = one.writes and two.writes and not one.shape
-    return one.shape == two.shape and one.size == two.size and (is_plain or is_scalar)
+        An address counts where an access may follow another one without a barrier. A path counts anywhere: threads may take
+        both of two ways that no program takes. If threads may not come to a barrier, all count.
+        """
+        function = self._bounds.prepared.function
+        differing = Undefined(function, lambda op: may_differ(op, loads))
+        if any(is_barrier(op) and differing.is_path(op) for op in function.walk()):
+            return {*self._of_written}
+        paired = {access for pairs in self._pairs.values() for pair in pairs for access in (pair.one, pair.two)}
+        found = {access for access in self._of_written if differing.is_path(access.op)}
+        return found | {each for each in paired if differing.is_value(each.pointer) or differing.is_value(each.mask)}
 
 
-def is_only_stored(load: Operation) -> bool:
-    """Returns whether all that is made of what an operation loads is stored, lane by lane, by whoever loads it.
+def _is_in_order(pair: Pair) -> bool:
+    """Returns whether what two accesses do in one lane happens in the order of the text, whoever does it."""
+    one, two = pair.one, pair.two
+    if one.shape != two.shape or one.size != two.size:
+        return False
+    if not one.shape and one.op.name in _BY_ONE_THREAD and two.op.name in _BY_ONE_THREAD:
+        return True
+    return pair.carried is None and {*_loops_around(one.op)} <= {*pair.shared} and is_stored_in_place(one.op, two.op)
 
-    What other threads load of the same lane has a part in nothing then.
+
+def _loops_around(op: Operation) -> Iterator[Operation]:
+    around = op.parent_op()
+    while around is not None:
+        if around.name in LOOPS:
+            yield around
+        around = around.parent_op()
+
+
+def is_stored_in_place(load: Operation, store: Operation) -> bool:
+    """Returns whether all that is made of what is loaded in a lane is what a later store writes there.
+
+    Then whoever stores the lane does so after all the loads that have a part in it, and nobody sees what other ones load.
     """
+    if load.name != "tt.load" or store.name != "tt.store" or load.parent is not store.parent:
+        return False
+    if not load.is_before_in_block(store):
+        return False
     shape = t.shape_of(load.results[0].type)
+    is_stored = False
     seen, waiting = {load}, [load]
     while waiting:
         for use in [use for result in waiting.pop().results for use in result.uses]:
             op = use.operation
-            if op.name == "tt.store":
-                if t.shape_of(op.operands[0].type) != shape:
+            if op is store:
+                if use.index != 1:
                     return False
+                is_stored = True
             elif not op.name.startswith(("arith.", "math.")) or any(t.shape_of(each.type) != shape for each in op.results):
                 return False
             elif op not in seen:
                 seen.add(op)
                 waiting.append(op)
-    return True
+    return is_stored
 
 
-def _commutes(op: Operation) -> str:
-    """Returns the kind of a read-modify-write whose order among its like nobody sees, as its result is not used; else ""."""
+def _commuting(op: Operation) -> tuple[str, Attribute] | None:
+    """Returns the kind and type of a read-modify-write whose order among its like nobody sees; None for others.
+
+    Its result is not used, and it is one of integers: sums of floats are rounded.
+    """
     if op.name != "tt.atomic_rmw" or any(True for _ in op.results[0].uses):
-        return ""
+        return None
     kind = enum_name(HOST_RMW_OPERATIONS, op.properties["atomic_rmw_op"])
-    return kind if kind in _COMMUTING else ""
+    type_ = t.elem(op.results[0].type)
+    return (kind, type_) if kind in _COMMUTING and t.is_integer(type_) else None
 
 
-def _is_divided(original: FuncOp) -> bool:
-    """Returns whether other units than the threads, or some threads alone, carry out operations of a function."""
-    for function in (original, *called_functions(original)):
-        for op in function.walk():
-            if op.name.startswith(_APART) or _DIVIDED in op.attributes:
-                return True
-    return False
-
-
-__all__ = ["WARPS", "Order", "is_only_stored"]
+__all__ = ["Order", "is_stored_in_place"]

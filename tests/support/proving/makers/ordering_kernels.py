@@ -1,8 +1,9 @@
-"""Small kernels with stores, loads and barriers in one program, and an oracle that enumerates threads and addresses.
+"""Small kernels with stores, loads and barriers in one program, and an oracle that enumerates lanes and addresses.
 
-A kernel is a tree of statements, which becomes a text and, by rules of its own, what every thread touches in a launch: neither
+A kernel is a tree of statements, which becomes a text and, by rules of its own, what every lane touches in a launch: neither
 the interpreter nor the sanitizer has a part in it. Two touches without a barrier between break the order if they are of one
-element, one of them writes, and they are of different threads, or of blocks of different shapes: any thread may have a lane.
+element and one of them writes, as any thread may have a lane; but one thread does all stores and updates of scalars.
+Barriers of a loop with loads that has none in its own body are none.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _MOST = 4
 class Touch:
     """A load, store or atomic addition at `base + lane * step + i * stride + n * times`, in lanes from `low` to below `high`.
 
-    kind: "load", "store", "add" (nobody uses its result), or "take" (its result is used). high: None: below n.
-    is_used: whether other threads use what is loaded.
+    kind: "load", "store", "add" (nobody uses its result), "take" (its result is used), or "update" (adds 1 in place, by a load
+        and a store). high: None: below n.
+    is_used: whether anything is made of what is loaded, besides what is stored in place.
     """
 
     number: int
@@ -129,10 +131,8 @@ class _Writer:
         if touch.is_scalar:
             self.lines.append(f"{pointer} = tt.addptr %x, {at} : !tt.ptr<i32>, i32")
             self._access(touch.kind, pointer, "!tt.ptr<i32>", "i32", "i1", "%n", "%true", value, loc)
-            if touch.kind == "load" and touch.is_used:  # a block of it is other threads'
-                spread = self.new()
-                self.lines.append(f"{spread} = tt.splat {value} : i32 -> tensor<{LANES}xi32>")
-                self._keep(touch.number, spread)
+            if touch.kind in ("load", "update") and touch.is_used:  # a block of it is other threads'
+                self.lines.append(f"{self.new()} = tt.splat {value} : i32 -> tensor<{LANES}xi32>")
             return
         block, mask = f"tensor<{LANES}xi32>", f"tensor<{LANES}xi1>"
         pointers = f"tensor<{LANES}x!tt.ptr<i32>>"
@@ -152,15 +152,20 @@ class _Writer:
         self.lines.append(f"{two} = arith.cmpi slt, %lanes, {high} : {block}")
         live = self.binary("andi", one, two, mask)
         self._access(touch.kind, pointer, pointers, block, mask, "%lanes", live, value, loc)
-        if touch.kind == "load" and touch.is_used:
-            turned = self.new()
-            self.lines.append(f"{turned} = tt.expand_dims {value} {{axis = 0 : i32}} : {block} -> tensor<1x{LANES}xi32>")
-            self._keep(touch.number, turned, f"1x{LANES}x", "%rows")
+        if touch.kind in ("load", "update") and touch.is_used:
+            self.lines.append(f"{self.new()} = tt.expand_dims {value} {{axis = 0 : i32}} : {block} -> tensor<1x{LANES}xi32>")
 
     def _access(
         self, kind: str, pointer: str, pointers: str, block: str, masks: str, stored: str, mask: str, result: str, loc: str
     ) -> None:  # fmt: skip
         match kind:
+            case "update":
+                one, more = self.new(), self.new()
+                number, live, other = ("1", "", "") if masks == "i1" else ("dense<1>", f", {mask}", ", %lanes")
+                self.lines.append(f"{result} = tt.load {pointer}{live}{other} : {pointers} {loc}")
+                self.lines.append(f"{one} = arith.constant {number} : {block}")
+                self.lines.append(f"{more} = arith.addi {result}, {one} : {block}")
+                self.lines.append(f"tt.store {pointer}, {more}{live} : {pointers} {loc}")
             case "load" if masks == "i1":
                 self.lines.append(f"{result} = tt.load {pointer} : {pointers} {loc}")
             case "load":
@@ -176,30 +181,17 @@ class _Writer:
                 if kind == "take":
                     self.lines.append(f"%used{self.count} = arith.addi {result}, {result} : {block}")
 
-    def _keep(self, number: int, value: str, extents: str = f"{LANES}x", lanes: str = "%lanes") -> None:
-        """Stores what was loaded into another array, at a place of its own."""
-        at, there, pointers = self.new(), self.new(), self.new()
-        self.lines += [
-            f"{at} = arith.constant {number * LANES} : i32",
-            f"{there} = tt.addptr %y, {at} : !tt.ptr<i32>, i32",
-            f"{pointers} = tt.splat {there} : !tt.ptr<i32> -> tensor<{extents}!tt.ptr<i32>>",
-        ]
-        places = self.new()
-        self.lines.append(f"{places} = tt.addptr {pointers}, {lanes} : tensor<{extents}!tt.ptr<i32>>, tensor<{extents}i32>")
-        self.lines.append(f"tt.store {places}, {value} : tensor<{extents}!tt.ptr<i32>> loc(\"kept\":{number}:1)")
-
 
 def kernel_of(body: Sequence[Statement]) -> jn.kernel.Kernel:
     """Returns the kernel of statements."""
     writer = _Writer()
     writer.statements(body, "%zero")
     text = "\n".join(writer.lines)
-    return jn.kernel.from_ttir(f"""tt.func public @k(%x: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i32) {{
+    return jn.kernel.from_ttir(f"""tt.func public @k(%x: !tt.ptr<i32>, %n: i32) {{
 %zero = arith.constant 0 : i32
 %one = arith.constant 1 : i32
 %true = arith.constant true
 %lanes = tt.make_range {{end = {LANES} : i32, start = 0 : i32}} : tensor<{LANES}xi32>
-%rows = tt.expand_dims %lanes {{axis = 0 : i32}} : tensor<{LANES}xi32> -> tensor<1x{LANES}xi32>
 %xs = tt.splat %x : !tt.ptr<i32> -> tensor<{LANES}x!tt.ptr<i32>>
 {text}
 tt.return
@@ -207,10 +199,9 @@ tt.return
 """)
 
 
-def prove(body: Sequence[Statement], warps: int | None = 1) -> jn.kernel.Proof:
-    """Returns the proof of the order of statements, for n from 0 to 4. warps: of a program, at most; None: nothing is said."""
-    assume = ["0 <= n", f"n <= {_MOST}", *([] if warps is None else [f"num_warps <= {warps}"])]
-    return kernel_of(body).prove(assume, {"x": _SIZE, "y": 40 * LANES}, 1, ("order",))
+def prove(body: Sequence[Statement]) -> jn.kernel.Proof:
+    """Returns the proof of the order of statements, for n from 0 to 4."""
+    return kernel_of(body).prove(["0 <= n", f"n <= {_MOST}"], {"x": _SIZE}, 1, ("order",))
 
 
 # Oracle
@@ -223,12 +214,25 @@ class _Event:
     lanes: np.ndarray
 
 
-def _events(body: Sequence[Statement], n: int, i: int) -> Iterator[_Event | None]:
-    """Yields what is touched in order, and None at barriers."""
+def _loads(body: Sequence[Statement]) -> bool:
+    for each in body:
+        match each:
+            case Touch(kind=kind) if kind in ("load", "update"):
+                return True
+            case Loop(inner) if _loads(inner):
+                return True
+            case Choice(_, yes, no) if _loads(yes) or _loads(no):
+                return True
+    return False
+
+
+def _events(body: Sequence[Statement], n: int, i: int, waits: bool = True) -> Iterator[_Event | None]:
+    """Yields what is touched in order, and None at barriers. waits: whether these keep back loads that are fetched ahead."""
     for each in body:
         match each:
             case Barrier():
-                yield None
+                if waits:
+                    yield None
             case Touch():
                 lanes = np.arange(1 if each.is_scalar else LANES)
                 if not each.is_scalar:
@@ -236,38 +240,40 @@ def _events(body: Sequence[Statement], n: int, i: int) -> Iterator[_Event | None
                 step = 0 if each.is_scalar else each.step
                 yield _Event(each, _BASE + each.base + lanes * step + i * each.stride + n * each.times, lanes)
             case Loop(inner, has_condition):
+                inside = waits and (has_condition or Barrier() in inner or not _loads(inner))
                 for iteration in range(n + has_condition):
-                    yield from _events(inner, n, iteration)
+                    yield from _events(inner, n, iteration, inside)
             case Choice(least, yes, no):
-                yield from _events(yes if n >= least else no, n, i)
+                yield from _events(yes if n >= least else no, n, i, waits)
 
 
-def _conflict(one: _Event, two: _Event, warps: int) -> bool:
-    """Returns whether two events touch one element by two threads."""
-    kinds = {one.touch.kind, two.touch.kind}
-    if kinds == {"load"} or kinds == {"add"}:
+_PARTS = {"load": "r", "store": "w", "update": "rw", "add": "a", "take": "t"}
+
+
+def _conflict(one: _Event, two: _Event) -> bool:
+    """Returns whether two events touch one element by two threads, in a way that may be seen."""
+    if not (one.addresses[:, None] == two.addresses[None, :]).any():
         return False
-    meeting = one.addresses[:, None] == two.addresses[None, :]
-    is_update = {*kinds} & {"add", "take"}
-    is_one_thread = one.touch.is_scalar and two.touch.is_scalar and "load" not in kinds
-    if one.touch.is_scalar != two.touch.is_scalar or (is_update and not is_one_thread):
-        return bool(meeting.any())
-    lanes = 1 if one.touch.is_scalar else LANES
-    threads = np.arange(32 * warps)
-
-    def of(event: _Event) -> np.ndarray:
-        """Which threads touch which of its lanes, so that it matters."""
-        own = threads[:, None] % lanes == event.lanes[None, :]
-        if event.touch.kind != "load" or not event.touch.is_used:
-            own &= threads[:, None] < lanes
-        return own
-
-    first, second = of(one), of(two)
-    pairs = zip(*np.nonzero(meeting), strict=True)
-    return any(len({*threads[first[:, a]], *threads[second[:, b]]}) > 1 for a, b in pairs)
+    are_scalars = one.touch.is_scalar and two.touch.is_scalar
+    for first in _PARTS[one.touch.kind]:
+        for second in _PARTS[two.touch.kind]:
+            if "r" in (first, second):
+                found = {first, second} != {"r"}
+            else:
+                found = not are_scalars and first + second != "aa"
+            if found:
+                return True
+    return False
 
 
-def broken(body: Sequence[Statement], warps: int = 1) -> set[int]:
+def _breaks_itself(event: _Event) -> bool:
+    """Returns whether lanes of one touch that loads and stores meet, or anybody sees too late what was loaded."""
+    if event.touch.kind != "update" or not len(event.addresses):
+        return False
+    return event.touch.is_used or len({*event.addresses}) < len(event.addresses)
+
+
+def broken(body: Sequence[Statement]) -> set[int]:
     """Returns the numbers of touches that meet others in no order, in a launch with n from 0 to 4."""
     found: set[int] = set()
     for n in range(_MOST + 1):
@@ -276,8 +282,10 @@ def broken(body: Sequence[Statement], warps: int = 1) -> set[int]:
             if event is None:
                 pending.clear()
                 continue
+            if _breaks_itself(event):
+                found.add(event.touch.number)
             for earlier in pending:
-                if not {earlier.touch.number, event.touch.number} <= found and _conflict(earlier, event, warps):
+                if not {earlier.touch.number, event.touch.number} <= found and _conflict(earlier, event):
                     found |= {earlier.touch.number, event.touch.number}
             pending.append(event)
     return found
@@ -292,13 +300,13 @@ def random_body(rng: random.Random) -> tuple[Statement, ...]:
 
     def touch() -> Touch:
         kinds = ["load", "load", "store", "store", "store", "add", "take"]
-        kind = rng.choice(kinds if rng.random() < 0.2 else ["load", "store"])
+        kind = rng.choice(kinds if rng.random() < 0.2 else ["load", "load", "store", "store", "update"])
         is_scalar = rng.random() < 0.2
         step = rng.choice([1, 1, 1, 1, -1, 2]) if kind != "load" else rng.choice([1, 1, 1, -1, 2, 0])
         low, high = rng.choice([(0, LANES), (0, LANES), (0, 16), (16, LANES), (0, None), (3, 5)])
         base = rng.choice([0, 0, 0, 1, 31 if step < 0 else 32, 16, 40])
         stride, times = rng.choice([0, 0, 1, 32, 16]), rng.choice([0, 0, 0, 1])
-        return Touch(next(numbers), kind, is_scalar, step, stride, base, times, low, high, rng.random() < 0.7)
+        return Touch(next(numbers), kind, is_scalar, step, stride, base, times, low, high, rng.random() < 0.4)
 
     def statements(depth: int) -> tuple[Statement, ...]:
         found: list[Statement] = []
@@ -317,10 +325,10 @@ def random_body(rng: random.Random) -> tuple[Statement, ...]:
     return statements(2)
 
 
-def disagreement(body: Sequence[Statement], warps: int | None = 1) -> tuple[str, int, int]:
+def disagreement(body: Sequence[Statement]) -> tuple[str, int, int]:
     """Returns what a proof says and the oracle does not, "" if nothing; how many touches are right, and proven of these."""
-    wrong = broken(body, 4 if warps is None else warps)
-    proof = prove(body, warps)
+    wrong = broken(body)
+    proof = prove(body)
     right = proven = 0
     for access in proof.accesses:
         file, number = access.line.split(":")[:2]
