@@ -51,7 +51,7 @@ class Order(Races):
         self._loops = frozenset(loops_of(bounds.prepared.function))
         self._is_divided = is_divided(bounds.prepared.original)
         self._pairs: dict[int, list[Pair]] = {}
-        self._of_written: dict[Access, None] = {}
+        self._of_written: dict[Access, int] = {}
         self._obstacle = ""
 
     def verdicts(self) -> dict[Access, Found]:
@@ -66,7 +66,7 @@ class Order(Races):
         for array, accesses in groups.items():
             writers = sum(access.writes for access in accesses)
             if writers:
-                self._of_written |= dict.fromkeys(accesses)
+                self._of_written |= dict.fromkeys(accesses, len(accesses))
             if writers and writers * len(accesses) <= MAX_PAIRS:
                 arrays |= dict.fromkeys(accesses, array)
         try:
@@ -183,15 +183,15 @@ class Order(Races):
     def _in_doubt(self, loads: Collection[Operation]) -> set[Access]:
         """Returns the accesses to written arrays that threads may do elsewhere, or one and not the other.
 
-        An address counts where an access may follow another one without a barrier. A path counts anywhere: threads may take
-        both of two ways that no program takes. If threads may not come to a barrier, all count.
+        An address counts where an access may follow another one without a barrier. A path counts wherever an array has
+        another access: threads may take two ways of which a program takes one. If threads may not come to a barrier, all count.
         """
         function = self._bounds.prepared.function
         differing = Undefined(function, lambda op: may_differ(op, loads))
         if any(is_barrier(op) and differing.is_path(op) for op in function.walk()):
             return {*self._of_written}
         paired = {access for pairs in self._pairs.values() for pair in pairs for access in (pair.one, pair.two)}
-        found = {access for access in self._of_written if differing.is_path(access.op)}
+        found = {access for access, count in self._of_written.items() if count > 1 and differing.is_path(access.op)}
         return found | {each for each in paired if differing.is_value(each.pointer) or differing.is_value(each.mask)}
 
 

@@ -144,6 +144,29 @@ def test_a_number_that_threads_may_have_differently(name: str) -> None:
     assert verdict(f"%s = {made}\n{TWICE}") == expected
 
 
+def test_a_sum_of_floats_may_be_rounded_differently() -> None:
+    """Each thread adds what it has to what it gets, and a product of its own may be one that is not rounded first."""
+    reduced = REDUCED.replace("COMBINED", "addf").replace(": i32", ": f32").replace("xi32", "xf32").replace("> i32", "> f32")
+    reduced = reduced.replace("0 : f32", "0 : i32").replace("%r", "%fr")
+    body = f"""%fr = arith.sitofp %r : tensor<128xi32> to tensor<128xf32>
+%fs = {reduced}
+%s = arith.fptosi %fs : f32 to i32
+{TWICE}"""
+    assert verdict(body) == "unknown"
+
+
+def test_an_array_that_one_access_alone_is_to() -> None:
+    """Threads may store at their own time, as no other access may be before or behind; but not in a loop that has barriers."""
+    asked = f"%s = {ASSEMBLY}\n%is = arith.cmpi sgt, %s, %c7 : i32\n"
+    store = "scf.if %is {\n  tt.store %p, %r : BLOCK\n}\n"
+    assert verdict(f"{asked}{store}") == "proven"
+    loop = "scf.for %i = %c0 to %n step %c1 : i32 {\nBODY\n}"
+    assert verdict(asked + loop.replace("BODY", f"{store}ttg.barrier all")) == "proven"
+    assert verdict(asked + loop.replace("BODY", store)) == "unknown"
+    waiting = loop.replace("%n step", "%s step").replace("BODY", "tt.store %p, %r : BLOCK\nttg.barrier all")
+    assert verdict(asked + waiting) == "unknown"
+
+
 @pytest.mark.parametrize("name", ["assembly", "a load", "an atomic load"])
 def test_a_branch_that_threads_may_take_differently(name: str) -> None:
     """A store in the way of one thread meets a load in that of another one, or one thread alone waits."""
