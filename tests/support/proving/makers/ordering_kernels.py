@@ -329,18 +329,18 @@ def disagreement(body: Sequence[Statement]) -> tuple[str, int, int]:
     """Returns what a proof says and the oracle does not, "" if nothing; how many touches are right, and proven of these."""
     wrong = broken(body)
     proof = prove(body)
-    right = proven = 0
+    verdicts: dict[int, list[str]] = {}  # an update is two accesses, of which one alone may break the order
     for access in proof.accesses:
-        file, number = access.line.split(":")[:2]
-        if file != "k":
-            continue
-        is_wrong = int(number) in wrong
-        right += not is_wrong
-        proven += not is_wrong and access.verdict in ("proven", "never executed")
-        if access.verdict in ("proven", "proven under", "never executed") and is_wrong:
-            return f"{access.line} is proven: {proof}", 0, 0
-        if access.verdict == "refuted" and not is_wrong:
-            return f"{access.line} is refuted: {proof}", 0, 0
+        verdicts.setdefault(int(access.line.split(":")[1]), []).append(access.verdict)
+    right = proven = 0
+    for number, its in verdicts.items():
+        is_proven = all(each in ("proven", "proven under", "never executed") for each in its)
+        right += number not in wrong
+        proven += number not in wrong and is_proven
+        if is_proven and number in wrong:
+            return f"k:{number} is proven: {proof}", 0, 0
+        if "refuted" in its and number not in wrong:
+            return f"k:{number} is refuted: {proof}", 0, 0
     return "", right, proven
 
 
