@@ -255,15 +255,14 @@ def _conflict(one: _Event, two: _Event) -> bool:
     if not (one.addresses[:, None] == two.addresses[None, :]).any():
         return False
     are_scalars = one.touch.is_scalar and two.touch.is_scalar
-    for first in _PARTS[one.touch.kind]:
-        for second in _PARTS[two.touch.kind]:
-            if "r" in (first, second):
-                found = {first, second} != {"r"}
-            else:
-                found = not are_scalars and first + second != "aa"
-            if found:
-                return True
-    return False
+    pairs = [(first, second) for first in _PARTS[one.touch.kind] for second in _PARTS[two.touch.kind]]
+    return any(_clash(first, second, are_scalars) for first, second in pairs)
+
+
+def _clash(one: str, two: str, are_scalars: bool) -> bool:
+    if "r" in (one, two):
+        return one != two
+    return not are_scalars and one + two != "aa"
 
 
 def _breaks_itself(event: _Event) -> bool:
