@@ -1,6 +1,7 @@
 """What Triton's compiler makes of kernels breaks orders that the text seems to have: none of these is proven.
 
-Most were compiled by Triton 3.9, whose code has the two accesses in two threads, or the load before the store.
+Kernels like several of these were compiled by Triton 3.9: its code has the two accesses in two threads, or the load before
+the store. The others are what their rules could get wrong.
 """
 
 from __future__ import annotations
