@@ -73,8 +73,8 @@ def _resolve(source: Shape, entries: tuple[object, ...], checks: Checks) -> tupl
 def _number(entry: object, axis: int) -> Extent:
     if isinstance(entry, Dim):
         return entry
-    is_number = hasattr(entry, "__index__") and getattr(entry, "shape", ()) == () and not isinstance(entry, bool)
-    if not is_number or (isinstance(entry, np.ndarray) and entry.dtype.kind not in "iu"):
+    is_other = isinstance(entry, bool) or (isinstance(entry, np.ndarray) and entry.dtype.kind not in "iu")
+    if is_other or not hasattr(entry, "__index__") or getattr(entry, "shape", ()) != ():
         kind = type(entry).__name__
         mask = kind in ("bool", "bool_") or getattr(getattr(entry, "dtype", None), "name", "") == "bool"
         raise ShapeError(

@@ -91,8 +91,9 @@ def _count_signed(loop: Operation) -> None:
         Replacements.replace_value_with_new_type(counter, t.I64)
         counter = body.args[0]
         narrow = counter if bits == 64 else inside.cast("arith.trunci", counter, type_)
-        number = inside.binary("arith.addi", low, inside.binary("arith.muli", narrow, by))
-        own = narrow.owner, number.owner, number.owner.operands[1].owner
+        moved = inside.binary("arith.muli", narrow, by)
+        number = inside.binary("arith.addi", low, moved)
+        own = narrow.owner, moved.owner, number.owner
         counter.replace_uses_with_if(number, lambda use: use.operation not in own)
     for said in (loop.properties, loop.attributes):
         said.pop("unsignedCmp", None)
