@@ -138,7 +138,8 @@ def _positions(x: SymbolT, entry: Any, axis: int) -> SymbolT:
             f"axis {axis}: {entry!r:.60} is no position", "integers",
             "select with joinery.where(mask, x, other)" if entry.dtype.is_bool else "cast to int64",
         )  # fmt: skip
-    return entry  # type: ignore[no-any-return]
+    symbol: SymbolT = entry
+    return symbol
 
 
 def _in_range(array: np.ndarray[Any, Any], extent: Extent, axis: int) -> np.ndarray[Any, Any]:
@@ -151,7 +152,7 @@ def _in_range(array: np.ndarray[Any, Any], extent: Extent, axis: int) -> np.ndar
         raise ShapeError(
             f"index {wrong.flat[0]} is out of range on axis {axis} of size {extent}",
             f"-{extent} to {extent - 1}" if extent else "no index: the axis is empty",
-            "joinery.gather clamps positions that are symbols",
+            "numpy.clip the array",
         )
     return np.where(array < 0, array + np.int64(extent), array).astype(np.int64)
 
@@ -167,4 +168,5 @@ def _row_major(x: SymbolT, positions: Sequence[SymbolT], sizes: Shape) -> Symbol
         counted = apply("where", apply("less", one, 0), apply("add", one, size), one)
         inside = apply("maximum", apply("minimum", counted, last), 0)
         total = inside if total is None else apply("add", apply("mul", total, size), inside)
-    return total  # type: ignore[no-any-return]
+    found: SymbolT = total
+    return found

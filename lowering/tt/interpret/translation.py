@@ -13,9 +13,8 @@ from xdsl.traits import SymbolTable
 
 from ....promotion.arrays import Array
 from ....promotion.errors import JoineryError, UnsupportedError, UserError
-from ...tt.analysis.control_flow import counts_unsigned, iterations, terminator
 from ..analysis.combining import prefix_moves
-from ..analysis.control_flow import switch_edges
+from ..analysis.control_flow import counts_unsigned, iterations, switch_edges, terminator
 from ..dialect.attributes import property_number
 from ..source_locations import name_line, naming_line
 from ..types import numpy_dtype
