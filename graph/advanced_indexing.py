@@ -14,7 +14,7 @@ import numpy as np
 from ..promotion.dtype import int64
 from ..promotion.errors import UserError
 from .checks import ShapeError
-from .dims.dim import Dim, Extent, product
+from .dims.dim import Dim, Extent, maximum, product
 from .errors import describing
 from .ops.building import apply, cast
 from .ops.shape import broadcast_shapes
@@ -121,12 +121,12 @@ def _array(entry: list[Any]) -> np.ndarray[Any, Any]:
         array = np.asarray(entry)
     except (ValueError, TypeError, UserError):
         array = np.asarray(None)
-    if array.dtype.kind not in "iub" and entry != []:
+    if array.dtype.kind not in "iub" and array.size:
         raise ShapeError(
             f"{entry!r:.60} (list) is no list of ints", "ints, or lists of them",
             "joinery.stack makes a symbol of a list of symbols",
         )  # fmt: skip
-    return array if entry else array.astype(np.int64)
+    return array if array.size else array.astype(np.int64)
 
 
 def _positions(x: SymbolT, entry: Any, axis: int) -> SymbolT:
@@ -138,7 +138,8 @@ def _positions(x: SymbolT, entry: Any, axis: int) -> SymbolT:
             f"axis {axis}: {entry!r:.60} is no position", "integers",
             "select with joinery.where(mask, x, other)" if entry.dtype.is_bool else "cast to int64",
         )  # fmt: skip
-    return entry  # type: ignore[no-any-return]
+    symbol: SymbolT = entry
+    return symbol
 
 
 def _in_range(array: np.ndarray[Any, Any], extent: Extent, axis: int) -> np.ndarray[Any, Any]:
@@ -151,7 +152,7 @@ def _in_range(array: np.ndarray[Any, Any], extent: Extent, axis: int) -> np.ndar
         raise ShapeError(
             f"index {wrong.flat[0]} is out of range on axis {axis} of size {extent}",
             f"-{extent} to {extent - 1}" if extent else "no index: the axis is empty",
-            "joinery.gather clamps positions that are symbols",
+            "numpy.clip the array",
         )
     return np.where(array < 0, array + np.int64(extent), array).astype(np.int64)
 
@@ -160,10 +161,12 @@ def _row_major(x: SymbolT, positions: Sequence[SymbolT], sizes: Shape) -> Symbol
     """Return the positions in row-major order over axes of these sizes, each counted from the end if negative, and clamped."""
     total: Any = None
     for each, extent in zip(positions, sizes, strict=True):
-        size = x.graph.dim_value(extent)
-        wide = apply("minimum", each, _FAR) if each.dtype.kind == "uint" and each.dtype.bits == 64 else each
+        size, last = x.graph.dim_value(extent), x.graph.dim_value(maximum(extent, 1) - 1)
+        is_wide = each.dtype.kind == "uint" and each.dtype.bits == 64
+        wide = apply("minimum", each, x.graph.as_symbol(np.uint64(_FAR))) if is_wide else each
         one = cast(wide, int64)
         counted = apply("where", apply("less", one, 0), apply("add", one, size), one)
-        inside = apply("maximum", apply("minimum", counted, x.graph.dim_value(extent - 1)), 0)
+        inside = apply("maximum", apply("minimum", counted, last), 0)
         total = inside if total is None else apply("add", apply("mul", total, size), inside)
-    return total  # type: ignore[no-any-return]
+    found: SymbolT = total
+    return found

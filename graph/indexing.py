@@ -8,6 +8,8 @@ at launch: `table[:seq]` has exactly `seq` rows, and a launch with a larger `seq
 
 from __future__ import annotations
 
+import numpy as np
+
 from .advanced_indexing import are_positions, index_by_arrays
 from .checks import MAX_SIZE, Checks, ShapeError
 from .dims.dim import Dim, Extent, lower_bound, maximum, minimum
@@ -71,7 +73,8 @@ def _resolve(source: Shape, entries: tuple[object, ...], checks: Checks) -> tupl
 def _number(entry: object, axis: int) -> Extent:
     if isinstance(entry, Dim):
         return entry
-    if isinstance(entry, bool) or not hasattr(entry, "__index__") or getattr(entry, "shape", ()) != ():
+    is_other = isinstance(entry, bool) or (isinstance(entry, np.ndarray) and entry.dtype.kind not in "iu")
+    if is_other or not hasattr(entry, "__index__") or getattr(entry, "shape", ()) != ():
         kind = type(entry).__name__
         mask = kind in ("bool", "bool_") or getattr(getattr(entry, "dtype", None), "name", "") == "bool"
         raise ShapeError(

@@ -179,6 +179,24 @@ def test_compiled_positions_are_clamped(dtype: str) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+def test_axes_and_arrays_without_elements() -> None:
+    nothing, array = np.zeros(0, np.int64), np.zeros((3, 0))
+    graph = jn.Graph("g", [jn.TensorType(jn.float64, (3, 0)), jn.TensorType(jn.int64, (0,))])
+    x, i = graph.inputs
+    assert x[[[]]].shape == array[np.zeros((1, 0), int)].shape == (1, 0, 0)
+    graph.output(x[nothing, nothing], x[np.zeros((3, 0), bool)], x[i, i])
+    assert [found.shape for found in jn.evaluate(graph, array, nothing)] == [(0,)] * 3
+
+
+def test_wide_positions_in_every_semantics() -> None:
+    array = np.arange(12.0).reshape(3, 4)
+    for semantics in ("max", "torch", "triton"):
+        graph = jn.Graph("g", [jn.TensorType(jn.float64, (3, 4)), jn.TensorType(jn.uint64, (2,))], semantics=semantics)
+        x, i = graph.inputs
+        graph.output(x[i, i])
+        np.testing.assert_array_equal(jn.evaluate(graph, array, np.array([1, 2**63], np.uint64)), array[[1, 2], [1, 3]])
+
+
 def test_a_mask_of_a_size_that_is_not_known(make: Make) -> None:
     (x,) = make(("float32", ("n",))).inputs
     with pytest.raises(jn.UserError, match=r"a mask of shape \(2,\) for axes of \(n,\)"):

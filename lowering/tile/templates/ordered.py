@@ -17,7 +17,7 @@ from collections.abc import Callable
 from xdsl.ir import SSAValue
 
 from ....graph.ops.shape import LONG_LINE
-from ....promotion.errors import InternalError
+from ....promotion.errors import InternalError, UnsupportedError
 from ...nest import Affine, Store, Value
 from ...target import SHORT_LINE
 from ...tt.facts import PROGRAM_ORDER
@@ -168,7 +168,8 @@ class _SortLines(_Ordered):
                 self._sort(frame, axis, indices.value(1), extent)
                 return grid
             first = frame.coordinates[beside]
-            assert not isinstance(first, Dimension | Merged)
+            if isinstance(first, Dimension | Merged):
+                raise UnsupportedError("tile: lines that are sorted in memory, in blocks of several lines")
             left = indices.minimum(indices.sub(self.count(beside), first), TOGETHER)
             begins = b.cmpi("eq", indices.value(indices.mod(first, TOGETHER)), indices.value(0))
             together = b.select(begins, indices.value(left), indices.value(0))

@@ -31,7 +31,7 @@ def iterations(op: Operation, low: int, high: int, step: int) -> Iterable[int]:
         return range(low, high, step)
     type_ = op.operands[0].type
     over = 1 << (64 if isinstance(type_, IndexType) else bit_width(type_))
-    return (number - over if 2 * number >= over else number for number in range(low % over, high % over, step))
+    return (number - over if 2 * number >= over else number for number in range(low % over, high % over, step % over))
 
 
 def parent_block(op: Operation) -> Block:

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.ir import Attribute, Operation
 
 from ....promotion.arrays import Array, NumpyDType
+from ....promotion.errors import UserError
 from .. import types as t
 from ..analysis.distances import moves_by_distance
 from ..constants import block_values, is_splat, scalar_value, splat_value
@@ -383,13 +384,20 @@ def _sort(op: Operation, memory: Memory) -> Evaluator:
     return lambda x: as_integer(np.sort(signed(x), axis), numpy_dtype(_result(op)))
 
 
+_MAX_SORTED = 1 << 48
+"""More elements than addresses: sums of an address and their bytes fit 64 bits."""
+
+
 def _sort_lines(op: Operation, memory: Memory) -> Evaluator:
     dtype = numpy_dtype(t.value_type(op.operands[0].type))
 
     def run(pointer: Array, lines: Scalar, count: Scalar) -> None:
         total = int(lines) * int(count)
-        where = np.asarray(pointer) + np.arange(total) * dtype.itemsize
+        if min(int(lines), int(count)) < 0 or total > _MAX_SORTED:
+            raise UserError(f"tt.sort_lines: {lines} lines of {count} elements; fix: sizes of an array in memory, 0 or more")
         if total:
+            memory.load(np.asarray(pointer) + (total - 1) * dtype.itemsize, None, dtype, 0)  # before as many addresses are made
+            where = np.asarray(pointer) + np.arange(total) * dtype.itemsize
             found = np.sort(signed(memory.load(where, None, dtype, 0)).reshape(int(lines), int(count)), -1)
             memory.store(where, as_integer(found.reshape(-1), dtype), None)
 

@@ -13,9 +13,8 @@ from xdsl.traits import SymbolTable
 
 from ....promotion.arrays import Array
 from ....promotion.errors import JoineryError, UnsupportedError, UserError
-from ...tt.analysis.control_flow import iterations, terminator
 from ..analysis.combining import prefix_moves
-from ..analysis.control_flow import switch_edges
+from ..analysis.control_flow import counts_unsigned, iterations, switch_edges, terminator
 from ..dialect.attributes import property_number
 from ..source_locations import name_line, naming_line
 from ..types import numpy_dtype
@@ -268,12 +267,12 @@ class Translation(Translator[EnvironmentT]):
     def _scf_for(self, op: Operation) -> Step[EnvironmentT]:
         low, high, stride, *inits = [self.slot(value) for value in op.operands]
         results = [self.slot(value) for value in op.results]
-        number = numpy_dtype(op.operands[0].type).type
+        number, unsigned = numpy_dtype(op.operands[0].type).type, counts_unsigned(op)
         body = self.region(op.regions[0])
 
         def step(env: EnvironmentT) -> None:
             values = [env[slot] for slot in inits]
-            if env[stride] <= 0:
+            if env[stride] == 0 or (env[stride] < 0 and not unsigned):
                 raise UserError(f"scf.for with step {env[stride]}; steps are positive")
             for index in iterations(op, int(env[low]), int(env[high]), int(env[stride])):
                 values = body(env, [number(index), *values])

@@ -9,7 +9,7 @@ from xdsl.dialects.scf import IndexSwitchOp
 from xdsl.ir import Attribute, Block, Operation, Region
 
 from ....promotion.errors import JoineryError, UserError
-from ...tt.analysis.control_flow import iterations, terminator
+from ...tt.analysis.control_flow import counts_unsigned, iterations, terminator
 from .. import types as t
 from ..dialect.external import ElementwiseInlineAsmOp, program_of
 from ..interpret.evaluators import EVALUATORS
@@ -312,7 +312,7 @@ class SanitizedTranslation(Translation[Frame]):
             [self.slot(value) for value in op.results],
         )
         guard, body = self.guard, self.carried(op.regions[0])
-        number = numpy_dtype(op.operands[0].type).type
+        number, unsigned = numpy_dtype(op.operands[0].type).type, counts_unsigned(op)
 
         def step(env: Frame) -> None:
             table = env.shadow
@@ -320,9 +320,9 @@ class SanitizedTranslation(Translation[Frame]):
             low, high, stride = (env[slot] for slot in bounds)
             if any([guard.undefined(op, "a bound of the loop", table.get(slot)) for slot in bounds]):
                 low = high  # an undefined number of iterations: none
-            elif stride <= 0:
+            elif stride == 0 or (stride < 0 and not unsigned):
                 raise UserError(f"scf.for with step {stride}; steps are positive")
-            for index in iterations(op, int(low), int(high), max(int(stride), 1)):
+            for index in iterations(op, int(low), int(high), int(stride) or 1):
                 values, shadows = body(env, [number(index), *values], [None, *shadows])
             _put_all(env, results, values, shadows)
 

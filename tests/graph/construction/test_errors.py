@@ -128,6 +128,8 @@ CASES: list[tuple[str, Callable[[Any], Any], tuple[str, ...]]] = [
     ("arrays that do not broadcast", lambda n: n.a[np.arange(3), np.arange(2)], ("shapes (3,) and (2,) do not broadcast",)),
     ("too many arrays", lambda n: n.a[[0], [0], [0]], ("3 indices for 2 axes of (4, 3)",)),
     ("step 0", lambda n: n.a[::0], ("index: slice step 0 on axis 0", "a non-zero int")),
+    ("bool array without axes", lambda n: n.a[np.array(True)], ("is no index", "joinery.where")),
+    ("float array without axes", lambda n: n.a[np.array(1.5)], ("is no index", "cast positions to int64")),
     ("text index", lambda n: n.a["x"], ("(str) is no index",)),
     ("concat sizes", lambda n: jn.concat([n.a, n.b], 1), ("concat: axis 0 is 4 in operand 0 and 5 in operand 1",
         "equal sizes on every axis but axis 1")),

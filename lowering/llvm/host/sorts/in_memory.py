@@ -22,7 +22,16 @@ MIN_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class LinesInMemory(Part):
+class _Lines(Part):
+    """What functions over `lines` lines of `count` elements, one after the other in memory, have in common."""
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        return [("ptr", "first"), ("i64", "lines"), ("i64", "count")]
+
+
+@dataclass(frozen=True, slots=True)
+class LinesInMemory(_Lines):
     """The function that puts each of `lines` lines of `count` integers, one after the other, in ascending order.
 
     partitions: whether the processor compresses registers.
@@ -33,10 +42,6 @@ class LinesInMemory(Part):
     @property
     def name(self) -> str:
         return f"jn_sort_{'lines' if self.partitions else 'heaps'}_in_memory_{self.elem}"
-
-    @property
-    def parameters(self) -> list[tuple[str, str]]:
-        return [("ptr", "first"), ("i64", "lines"), ("i64", "count")]
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
@@ -70,16 +75,12 @@ class LinesInMemory(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class _LinesBeside(Part):
+class _LinesBeside(_Lines):
     """The function that sorts as many lines of at most `SHORT_LINE` elements as a register has lanes, or fewer."""
 
     @property
     def name(self) -> str:
         return f"jn_sort_lines_beside_{self.elem}"
-
-    @property
-    def parameters(self) -> list[tuple[str, str]]:
-        return [("ptr", "first"), ("i64", "lines"), ("i64", "count")]
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)

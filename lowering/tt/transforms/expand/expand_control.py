@@ -17,6 +17,7 @@ from .....promotion.errors import InternalError
 from ... import types as t
 from ...analysis.control_flow import counts_unsigned, parent_block, switch_edges, terminator
 from ...dialect.functions import FuncOp
+from ..folding import constant_of
 from ..function_pass import FunctionPass
 from ..rewriting import Rewriter
 
@@ -59,18 +60,41 @@ def _cast(op: Operation) -> None:
 
 
 def _count_signed(loop: Operation) -> None:
-    """Makes a loop over unsigned numbers one over signed numbers, whose upper bit is another."""
+    """Makes a loop over unsigned numbers one over signed numbers.
+
+    Their upper bit is another one, where the step is known to be positive as a signed number, too. Else it is the number of the
+    iteration that is counted, in 64 bits; more than 2^63 - 1 iterations never end.
+    """
     body, type_ = loop.regions[0].block, loop.operands[0].type
-    upper = -1 << (t.bit_width(type_) - 1)
+    step, bits = constant_of(loop.operands[2]), t.bit_width(type_)
     w = Rewriter(loop)
-    for position in range(2):
-        loop.operands[position] = w.binary("arith.xori", loop.operands[position], w.const(upper, type_))
     counter, first = body.args[0], body.first_op
     if first is None:
         raise InternalError("a loop whose body has no end")
     inside = Rewriter(first)
-    number = inside.binary("arith.xori", counter, inside.const(upper, type_))
-    counter.replace_uses_with_if(number, lambda use: use.operation is not number.owner)
+    if step is not None and step > 0 and bits > 1:
+        upper = -1 << (bits - 1)
+        for position in range(2):
+            loop.operands[position] = w.binary("arith.xori", loop.operands[position], w.const(upper, type_))
+        number = inside.binary("arith.xori", counter, inside.const(upper, type_))
+        counter.replace_uses_with_if(number, lambda use: use.operation is not number.owner)
+    else:
+        low, high, by = loop.operands[:3]
+        distance = w.binary("arith.subi", w.binary("arith.subi", high, low), w.const(1, type_))
+        wide = [x if bits == 64 else w.cast("arith.extui", x, t.I64) for x in (distance, by)]
+        count = w.binary("arith.addi", w.binary("arith.divui", *wide), w.const(1, t.I64))
+        none, most = w.const(0, t.I64), w.const((1 << 63) - 1, t.I64)
+        count = w.select(w.cmpi("slt", count, none), most, count)
+        count = w.select(w.cmpi("ult", low, high), count, none)
+        for position, value in enumerate((none, count, w.const(1, t.I64))):
+            loop.operands[position] = value
+        Replacements.replace_value_with_new_type(counter, t.I64)
+        counter = body.args[0]
+        narrow = counter if bits == 64 else inside.cast("arith.trunci", counter, type_)
+        moved = inside.binary("arith.muli", narrow, by)
+        number = inside.binary("arith.addi", low, moved)
+        own = narrow.owner, moved.owner, number.owner
+        counter.replace_uses_with_if(number, lambda use: use.operation not in own)
     for said in (loop.properties, loop.attributes):
         said.pop("unsignedCmp", None)
 

@@ -45,3 +45,22 @@ def test_one_element_of_a_register_is_widened(dtype: str) -> None:
     arrays = [(np.arange(each) % 100).astype(dtype) for each in EXTENTS]
     for found, x in zip(jn.compile(graph, device="cpu", cache=False)(*arrays), arrays, strict=True):
         assert np.array_equal(found, x.astype(wide))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("pads", [(1, 0), (0, 1), (1, 1), (0, 2)])
+def test_short_padded_rows_without_registers_for_masks(pads: tuple[int, int], dtype: str) -> None:
+    """LLVM 22 mixed up lanes of masks that several loads of elements apart shared, for x86-64-v3."""
+    x = np.arange(1, 41).reshape(20, 2).astype(dtype)
+    wide = np.pad(x, ((0, 0), pads))
+    graph = jn.Graph("g", [jn.TensorType(jn.DType(dtype), ("b", 2), "x")])
+    padded = jn.pad(graph.inputs[0], [(0, 0), pads])
+    graph.output(jn.max(padded, axis=1), jn.sum(padded, axis=1), jn.min(padded, axis=1))
+    for target in (None, "x86-64-v3"):
+        try:
+            model = jn.compile(graph, "cpu", cache=False, threads=1, target=target)
+        except jn.JoineryError:
+            assert target is not None
+            continue
+        for found, expected in zip(model(x), (wide.max(1), wide.sum(1), wide.min(1)), strict=True):
+            np.testing.assert_array_equal(found, expected)
