@@ -40,7 +40,7 @@ TRUSTED_OF_ORDER = (
     "order: a program is one block of threads (num_ctas = 1), of any number; a barrier is one of all of them, for all memory,"
     " and elsewhere threads are in no order, whatever the other lines say of the text's",
     "order: what a thread does itself happens in the order of the text, but loads of a loop without a barrier in its own body,"
-    " which may be fetched ahead",
+    " which may be fetched ahead, with all that their addresses and masks are computed from",
     "order: one thread stores a lane, or updates a scalar, and it is the same one for all stores and updates of scalars; all"
     " threads take the number that the update of a scalar returns, and have the same bits of what they compute alike",
 )

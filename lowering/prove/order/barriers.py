@@ -18,6 +18,8 @@ _DIVIDED = "tt.warp_specialize"
 """The attribute of a loop whose operations are divided among warps."""
 _FLATTENED = "tt.flatten"
 """The attribute of a loop that becomes one with those inside, in whose body no barrier stands by itself then."""
+COUNTED = "scf.for"
+"""The loops whose iterations overlap, where the compiler makes them so."""
 _BLOCKS = "num-ctas"
 """The end of the attribute that says of how many blocks of threads a program is."""
 
@@ -26,19 +28,28 @@ def barriers_of(prepared: PreparedFunction) -> frozenset[Operation]:
     """Returns the barriers that accesses of one program do not pass, whichever way they are compiled.
 
     Loads of a loop that counts may be fetched iterations ahead, before barriers of the loop, too, wherever these stand in
-    it; only loops in whose body a barrier stands by itself are compiled as they are written. So a barrier counts only if that
-    is so of each such loop around it that has loads. It is not known of barriers in functions that are called, nor of those
-    in the spelling of versions whose loops were not looked at.
+    it; only loops that are compiled as they are written keep them back. So a barrier counts only if that is so of each such
+    loop around it that has loads.
     """
     if is_divided(prepared.original):
         return frozenset()
+    written = loops_as_written(prepared)
+    return frozenset([
+        op for op in prepared.function.walk() if is_barrier(op) and all(loop in written for loop in _loops_with_loads(op))
+    ])  # fmt: skip
+
+
+def loops_as_written(prepared: PreparedFunction) -> frozenset[Operation]:
+    """Returns the loops that count of which no iteration's operations are done before those of an earlier one.
+
+    These have a barrier in their own body. It is not known of barriers in functions that are called, nor of those in the
+    spelling of versions whose loops were not looked at.
+    """
     calls_one = any(is_barrier(op) for each in called_functions(prepared.original) for op in each.walk())
     is_flattened = any(_FLATTENED in op.attributes for op in _all_of(prepared.original))
-    trusts_loops = not calls_one and not is_flattened
-    return frozenset([
-        op for op in prepared.function.walk()
-        if is_barrier(op) and all(trusts_loops and _stays(loop) for loop in _loops_with_loads(op))
-    ])  # fmt: skip
+    if calls_one or is_flattened or is_divided(prepared.original):
+        return frozenset()
+    return frozenset([op for op in prepared.function.walk() if op.name == COUNTED and _stays(op)])
 
 
 def is_divided(original: FuncOp) -> bool:
@@ -67,7 +78,7 @@ def _loops_with_loads(op: Operation) -> Iterator[Operation]:
     """Yields the loops that count around an operation, as far as they load anything."""
     around = op.parent_op()
     while around is not None:
-        if around.name == "scf.for" and any(each.name == "tt.load" for each in around.walk()):
+        if around.name == COUNTED and any(each.name == "tt.load" for each in around.walk()):
             yield around
         around = around.parent_op()
 
@@ -77,4 +88,4 @@ def _stays(loop: Operation) -> bool:
     return any(is_barrier(op) and OLD_SPELLING not in op.attributes for op in loop.regions[0].block.ops)
 
 
-__all__ = ["barriers_of", "has_several_blocks", "is_divided"]
+__all__ = ["COUNTED", "barriers_of", "has_several_blocks", "is_divided", "loops_as_written"]

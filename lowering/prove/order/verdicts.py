@@ -2,8 +2,9 @@
 
 Threads of a program are not ordered without a barrier, and which thread a lane belongs to is not known, nor whether it is the
 same one for two accesses. So two accesses that may follow each other without a barrier must not meet, whichever lanes and
-iterations they are of. Two things alone are in order: the updates of a scalar, which one thread does, and a lane that is
-loaded to be stored in place, as what is stored is made of what was loaded. All of this is asked for one symbolic program.
+iterations they are of. Two things alone are in order: the updates of a scalar, which one thread does, outside of loops that
+may do an iteration's before those of an earlier one; and a lane that is loaded to be stored in place, as what is stored is
+made of what was loaded. All of this is asked for one symbolic program.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from xdsl.ir import Attribute, Operation
 
 from ...tt import types as t
 from ...tt.dialect.attributes import enum_name
+from ...tt.dialect.hints import OLD_SPELLING
 from ...tt.dialect.memory.atomics import HOST_RMW_OPERATIONS
 from .. import claims
 from ..bounds import Bounds
@@ -27,7 +29,7 @@ from ..proof import NEVER, ORDER, PROVEN, REFUTED, UNKNOWN
 from ..races import MAX_PAIRS, Races
 from ..terms.formulas import Formula
 from ..world import Level
-from .barriers import barriers_of, has_several_blocks, is_divided
+from .barriers import COUNTED, barriers_of, has_several_blocks, is_divided, loops_as_written
 from .differing import may_differ
 from .pending import LOOPS, Pair, Pending, loops_of
 
@@ -50,6 +52,7 @@ class Order(Races):
         super().__init__(bounds)
         self._loops = frozenset(loops_of(bounds.prepared.function))
         self._is_divided = is_divided(bounds.prepared.original)
+        self._as_written = loops_as_written(bounds.prepared)
         self._pairs: dict[int, list[Pair]] = {}
         self._of_written: dict[Access, int] = {}
         self._obstacle = ""
@@ -111,7 +114,7 @@ class Order(Races):
         def formulas(level: Level, is_own: bool) -> list[Formula]:
             return claims.lanes_meet_later(world, one, two, level, loops, pair.carried, is_own)
 
-        is_own = not self._is_divided and _is_in_order(pair)
+        is_own = not self._is_divided and _is_in_order(pair, self._as_written)
         level = bounds.climb(
             getattr(pointer, "base", None), lambda level: world.is_impossible(level, *formulas(level, is_own)),
             self._level(one, two),
@@ -135,7 +138,9 @@ class Order(Races):
         if self._is_divided:
             fix = "barriers do not wait for copies by descriptors, nor for warps with operations of their own"
         elif pair.shared or pair.carried is not None:
-            fix += ", in the body of the loop itself if that loads anything, as loads may be fetched ahead"
+            fix += ", in the body of the loop itself: loads may be fetched ahead, and updates with them"
+            if any(OLD_SPELLING in op.attributes for op in self._bounds.prepared.function.walk() if is_barrier(op)):
+                fix += "; a barrier that is spelled as before Triton 3.7 is not known to keep them back"
         if not is_own and one.shape and one.shape == two.shape:
             fix = f"two accesses of one lane may have different layouts, and so be two threads'; {fix}"
         return f"{lanes} may touch one element by {what}{later}, and nothing orders them; {fix}"
@@ -195,13 +200,18 @@ class Order(Races):
         return found | {each for each in paired if differing.is_value(each.pointer) or differing.is_value(each.mask)}
 
 
-def _is_in_order(pair: Pair) -> bool:
-    """Returns whether what two accesses do in one lane happens in the order of the text, whoever does it."""
+def _is_in_order(pair: Pair, as_written: Collection[Operation]) -> bool:
+    """Returns whether what two accesses do in one lane happens in the order of the text, whoever does it.
+
+    as_written: the loops that count of which no iteration's operations are done before those of an earlier one.
+    """
     one, two = pair.one, pair.two
     if one.shape != two.shape or one.size != two.size:
         return False
     if not one.shape and one.op.name in _BY_ONE_THREAD and two.op.name in _BY_ONE_THREAD:
-        return True
+        # What a load's address is computed from is done iterations ahead with it, updates of scalars too.
+        both = {*_loops_around(one.op)} & {*_loops_around(two.op)}
+        return all(loop.name != COUNTED or loop in as_written for loop in both)
     return pair.carried is None and {*_loops_around(one.op)} <= {*pair.shared} and is_stored_in_place(one.op, two.op)
 
 

@@ -215,3 +215,38 @@ def test_atomics_commute_if_they_are_alike_and_exact() -> None:
     integers = cast.replace("1.0", "1") + update.replace("fadd", "add")
     assert verdict(masks + "".join([made(integers, name, "i32") for name in ("g", "h")])) == "proven"
     assert verdict(masks + made(integers, "g", "i32") + made(integers.replace("add, rel", "max, rel"), "h", "i32")) == "unknown"
+
+
+UPDATED = """scf.for %i = %c0 to %n step %c1 : i32 {
+  ONE
+  %k7 = arith.andi %k, %c7 : i32
+  %at = arith.muli %k7, %c128 : i32
+  %from = tt.addptr %y, %at : !tt.ptr<i32>, i32
+  %fs = tt.splat %from : !tt.ptr<i32> -> BLOCK
+  %fp = tt.addptr %fs, %r : BLOCK, tensor<128xi32>
+  %v = tt.load %fp : BLOCK
+  TWO
+} {tt.num_stages = 3 : i32}"""
+ADD = "%k = tt.atomic_rmw add, acq_rel, gpu, %o, %c1, %true : (!tt.ptr<i32>, i32, i1) -> i32"
+EXCHANGED = ADD.replace("%k", "%e").replace("add", "exch")
+SWAP = "%k = tt.atomic_cas acq_rel, gpu, %o, %c0, %c1 : (!tt.ptr<i32>, i32, i32) -> i32"
+
+
+@pytest.mark.parametrize("update", [ADD, SWAP])
+@pytest.mark.parametrize("other", ["tt.store %o, %i : !tt.ptr<i32>", EXCHANGED])
+def test_what_loads_are_fetched_from_is_updated_ahead_of_earlier_iterations(update: str, other: str) -> None:
+    """Triton 3.9 updates the scalar for the next two iterations before the first one stores it."""
+    body = UPDATED.replace("ONE", update)
+    assert verdict(body.replace("TWO", other)) == "unknown"
+    assert verdict(body.replace("TWO", f"scf.if %go {{\n{other}\n}}")) == "unknown"
+    assert verdict(UPDATED.replace("ONE", f"{other}\n{update}").replace("TWO", "")) == "unknown"
+    assert verdict(body.replace("TWO", f"{other}\ngpu.barrier")) == "unknown"
+    assert verdict(body.replace("TWO", f"{other}\nttg.barrier all")) == "proven"
+    assert verdict(f"{LOOPED}\n" + body.replace("TWO", other)) == "unknown"
+
+
+def test_scalars_outside_of_loops_are_in_the_order_of_the_text() -> None:
+    assert verdict(f"{ADD}\ntt.store %o, %k : !tt.ptr<i32>\n{EXCHANGED}") == "proven"
+    loop = f"scf.for %i = %c0 to %n step %c1 : i32 {{\n{EXCHANGED}\n}}"
+    assert verdict(f"{ADD}\n{loop}\ntt.store %o, %k : !tt.ptr<i32>") == "unknown"  # with itself, in another iteration
+    assert verdict(f"{ADD}\n{loop.replace('exch', 'add')}\ntt.store %o, %k : !tt.ptr<i32>") == "proven"

@@ -53,12 +53,16 @@ def _at_least_once(self: Pending, op: Any, before: Callable[..., Ways] = Pending
     return Ways(found.head, found.tail, not any(each.name == "ttg.barrier" for each in op.walk()))
 
 
-def _of_one_shape(pair: Pair) -> bool:
+def _of_one_shape(pair: Pair, as_written: Any) -> bool:
     return pair.one.shape == pair.two.shape
 
 
-def _all_scalars(pair: Pair, before: Callable[[Pair], bool] = verdicts._is_in_order) -> bool:
-    return before(pair) or (not pair.one.shape and not pair.two.shape)
+def _all_scalars(pair: Pair, as_written: Any, before: Callable[[Pair, Any], bool] = verdicts._is_in_order) -> bool:
+    return before(pair, as_written) or (not pair.one.shape and not pair.two.shape)
+
+
+def _all_loops(prepared: Any) -> frozenset[Any]:
+    return frozenset([op for op in prepared.function.walk() if op.name == "scf.for"])
 
 
 def _all_barriers(prepared: Any) -> frozenset[Any]:
@@ -81,6 +85,7 @@ SABOTAGE: dict[str, tuple[Any, str, Any, int]] = {
     "lanes are the same": (World, "other_lane_and", _of_one_lane, 0),
     "a lane is one thread": (verdicts, "_is_in_order", _of_one_shape, 5),
     "scalars are one thread's": (verdicts, "_is_in_order", _all_scalars, 5),
+    "scalars of all loops are in the order of the text": (verdicts, "loops_as_written", _all_loops, 220),
     "atomics commute": (verdicts, "_commuting", lambda op: op.name if op.name == "tt.atomic_rmw" else None, 186),
     "what is loaded has no part in anything": (verdicts, "is_stored_in_place", lambda load, store: True, 5),
 }  # fmt: skip

@@ -2,8 +2,9 @@
 
 A kernel is a tree of statements, which becomes a text and, by rules of its own, what every lane touches in a launch: neither
 the interpreter nor the sanitizer has a part in it. Two touches without a barrier between break the order if they are of one
-element and one of them writes, as any thread may have a lane; but one thread does all stores and updates of scalars.
-Barriers of a loop with loads that has none in its own body are none.
+element and one of them writes, as any thread may have a lane; but one thread does all stores and updates of scalars, in
+the order of the text if they are in no loop whose iterations may overlap: one that counts, with no barrier in its own body.
+Barriers of such a loop that has loads are none.
 """
 
 from __future__ import annotations
@@ -212,6 +213,8 @@ class _Event:
     touch: Touch
     addresses: np.ndarray
     lanes: np.ndarray
+    ahead: frozenset[tuple[int, ...]] = frozenset()
+    """The loops around it whose iterations may overlap, by their places in the tree."""
 
 
 def _loads(body: Sequence[Statement]) -> bool:
@@ -226,9 +229,13 @@ def _loads(body: Sequence[Statement]) -> bool:
     return False
 
 
-def _events(body: Sequence[Statement], n: int, i: int, waits: bool = True) -> Iterator[_Event | None]:
+def _events(
+    body: Sequence[Statement], n: int, i: int, waits: bool = True, path: tuple[int, ...] = (),
+    ahead: frozenset[tuple[int, ...]] = frozenset(),
+) -> Iterator[_Event | None]:  # fmt: skip
     """Yields what is touched in order, and None at barriers. waits: whether these keep back loads that are fetched ahead."""
-    for each in body:
+    for number, each in enumerate(body):
+        here = (*path, number)
         match each:
             case Barrier():
                 if waits:
@@ -238,13 +245,14 @@ def _events(body: Sequence[Statement], n: int, i: int, waits: bool = True) -> It
                 if not each.is_scalar:
                     lanes = lanes[(lanes >= each.low) & (lanes < (n if each.high is None else each.high))]
                 step = 0 if each.is_scalar else each.step
-                yield _Event(each, _BASE + each.base + lanes * step + i * each.stride + n * each.times, lanes)
+                yield _Event(each, _BASE + each.base + lanes * step + i * each.stride + n * each.times, lanes, ahead)
             case Loop(inner, has_condition):
                 inside = waits and (has_condition or Barrier() in inner or not _loads(inner))
+                overlap = ahead if has_condition or Barrier() in inner else ahead | {here}
                 for iteration in range(n + has_condition):
-                    yield from _events(inner, n, iteration, inside)
+                    yield from _events(inner, n, iteration, inside, here, overlap)
             case Choice(least, yes, no):
-                yield from _events(yes if n >= least else no, n, i, waits)
+                yield from _events(yes if n >= least else no, n, i, waits, (*here, n >= least), ahead)
 
 
 _PARTS = {"load": "r", "store": "w", "update": "rw", "add": "a", "take": "t"}
@@ -254,7 +262,7 @@ def _conflict(one: _Event, two: _Event) -> bool:
     """Returns whether two events touch one element by two threads, in a way that may be seen."""
     if not (one.addresses[:, None] == two.addresses[None, :]).any():
         return False
-    are_scalars = one.touch.is_scalar and two.touch.is_scalar
+    are_scalars = one.touch.is_scalar and two.touch.is_scalar and not one.ahead & two.ahead
     pairs = [(first, second) for first in _PARTS[one.touch.kind] for second in _PARTS[two.touch.kind]]
     return any(_clash(first, second, are_scalars) for first, second in pairs)
 
