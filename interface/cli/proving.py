@@ -45,7 +45,7 @@ def add_prove(add: Add) -> None:
     parser.add_argument(
         "--assume", metavar="TEXT", action="append", default=[], help='what holds of sizes: "n >= 1", "0 <= idx[:] < n"'
     )
-    properties = "bounds, races, overflow (default: these three), initialised, termination of loops"
+    properties = "bounds, races, overflow (default: these three), initialised, order, termination of loops"
     parser.add_argument("--property", dest="properties", metavar="NAME", action="append", help=properties)
     formats = ("text", "json", "html")
     parser.add_argument("--format", choices=formats, default="text", help="how the proof is shown (default: text)")

@@ -15,7 +15,7 @@ from ... import __version__
 from ...lowering.prove.guessing import Launch, guess
 from ...lowering.prove.launches import MAX_ELEMENTS
 from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare, taken_names
-from ...lowering.prove.proof import DEFAULT_PROPERTIES, PROPERTIES, PROVEN, Proof
+from ...lowering.prove.proof import DEFAULT_PROPERTIES, ORDER, PROPERTIES, PROVEN, Proof
 from ...lowering.prove.prover import Prover, written_arrays
 from ...lowering.prove.specify.expressions import evaluate
 from ...lowering.prove.specify.specification import GRID_NAMES, Specification
@@ -88,8 +88,10 @@ class KernelProver:
             properties: "bounds": every access stays inside its array. "races": no two programs touch one element where one of
                 them writes, atomics aside, and no two lanes of a store write different values to one. "overflow": no
                 integer that an address or a mask is computed from wraps. "initialised": no lane that a load or an atomic leaves
-                undefined has a part in what is written, where, by which mask, or on which path. "termination of loops":
-                every loop that counts comes to its end; loops with a condition and branches that lead back are unknown.
+                undefined has a part in what is written, where, by which mask, or on which path. "order": no two threads of a
+                program touch one element where one of them writes, unless a barrier is between: what Triton's code for GPUs
+                needs, and joinery's has of itself. "termination of loops": every loop that counts comes to its end; loops with
+                a condition and branches that lead back are unknown.
                 By default the first three.
             limit: how many steps of the solver's resource count one question may take. Beyond it the answer is "unknown", on
                 every machine.
@@ -218,8 +220,9 @@ class KernelProver:
         proof = None if records is None else records.proof(specification, properties, limit)
         if proof is None:
             prepared = self._expanded()
+            confirm = functools.partial(self._confirm, ORDER in properties)
             with default_modes():
-                proof = Prover(prepared, specification, self._confirm, limit).prove(properties)
+                proof = Prover(prepared, specification, confirm, limit).prove(properties)
             if records is not None:
                 records.keep_proof(proof, limit)
         solver = f"z3 {load_z3().get_version_string()}"
@@ -272,15 +275,15 @@ class KernelProver:
         return self._prepared
 
     def _confirm(
-        self, sizes: Mapping[str, int], extents: Mapping[str, int], grid: tuple[int, int, int], contents: Mapping[str, int],
-        operations: int,
+        self, needs_barriers: bool, sizes: Mapping[str, int], extents: Mapping[str, int], grid: tuple[int, int, int],
+        contents: Mapping[str, int], operations: int,
     ) -> tuple[Sequence[Finding], int]:  # fmt: skip
         """Run a launch with these sizes in the sanitizer, and return what it finds, and how many operations it ran."""
         allowance = Allowance(operations, _MAX_FINDINGS, prints=False)
         try:
             arguments = launch_arguments(self._function, sizes, extents, contents)
             with allowing(allowance):
-                findings = self._sanitize(grid, *arguments).findings
+                findings = self._sanitize(grid, *arguments, needs_barriers=needs_barriers).findings
         except JoineryError:
             findings = ()  # arguments that no launch takes
         return findings, operations - int(max(allowance.operations, 0))

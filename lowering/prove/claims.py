@@ -9,7 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ..tt import types as t
 from ..tt.dialect.attributes import property_number
-from .evaluate.contexts import NotModelled
+from .evaluate.contexts import NotModelled, iteration
 from .evaluate.values import Pointer, Unknown
 from .preparation import Access
 from .terms.formulas import FALSE, TRUE, Formula, at_least, at_most, both, either, equal, less, negated
@@ -123,6 +123,34 @@ def programs_meet(world: World, one: Access, two: Access, level: Level) -> list[
     ]  # fmt: skip
 
 
+def lanes_meet_later(
+    world: World, one: Access, two: Access, level: Level, loops: frozenset[Operation], carried: Operation | None, is_own: bool
+) -> list[Formula]:
+    """Returns that a lane of an access touches the same memory as a lane of a later one of the same program.
+
+    Args:
+        level: conditions under which they are inside their array, and others perhaps.
+        loops: those of which the two may be in different iterations.
+        carried: the outermost of these, of which the later one is in a later iteration; None if there is none.
+        is_own: whether a lane's accesses are in order among themselves, so that the lanes are two different ones.
+    """
+    renaming = world.other_lane_and(loops)
+    run = world.run(level)
+    live, first, inside = _located(world, one, level)
+    other_live, second, other_inside = _located(world, two, level)
+    pointer = Pointer(second.base, renaming.polynomial(second.offset))
+    meeting = _overlap(first, one.size, pointer, two.size)
+    if one.size == two.size:  # both are multiples of it
+        meeting = equal(first.offset - pointer.offset, 0)
+    found = [live, renaming.formula(other_live), meeting, inside, renaming.formula(other_inside)]
+    if carried is not None:
+        number = iteration(run, carried)
+        found.append(less(number, renaming.polynomial(number)))
+    if is_own:
+        found.append(either(*others(run.lanes(one.shape), renaming)))
+    return found
+
+
 def lanes_meet(world: World, access: Access, level: Level) -> list[Formula]:
     """Returns that two lanes of a store have one address and not surely one value.
 
@@ -163,6 +191,7 @@ __all__ = [
     "is_inside",
     "is_never_executed",
     "lanes_meet",
+    "lanes_meet_later",
     "misaligned",
     "outside",
     "programs_meet",

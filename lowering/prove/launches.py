@@ -12,10 +12,11 @@ from ..tt.arguments import parameters_of
 from ..tt.sanitize.findings import Finding
 from .initialised.sources import deciding
 from .preparation import GATHER, Access, PreparedFunction, line_of, parameter_names
-from .proof import INITIALISED, Counterexample
+from .proof import INITIALISED, ORDER, Counterexample
 from .specify.expressions import evaluate
 from .specify.specification import ParsedSpecification
 from .terms.formulas import Formula, at_least, at_most, equal
+from .terms.polynomials import Polynomial
 from .world import World
 
 Confirm = Callable[
@@ -40,7 +41,9 @@ _ALL_OPERATIONS = 200_000
 """Those of all launches of a proof: some ten seconds, and the same on every machine."""
 _ROUNDS = 4
 """How often a launch may run each operation of its kernel anyway, and what making it ready counts for each of them."""
-_KINDS = {"bounds": ("out-of-bounds",), "races": ("race", "lane-race"), INITIALISED: ("uninitialised",)}
+_KINDS = {
+    "bounds": ("out-of-bounds",), "races": ("race", "lane-race"), INITIALISED: ("uninitialised",), ORDER: ("lane-race",),
+}  # fmt: skip
 _NAME = re.compile(r'(?:%[^=]*= )?"?([a-z_0-9]+(?:\.[a-z_0-9]+)+)')
 """An operation's text up to its name: results, which come before it, may be called like any operation."""
 
@@ -102,8 +105,11 @@ class Launches:
 
     def _model(
         self, world: World, formulas: Sequence[Formula], bounds: Sequence[int], share: int = 1
-    ) -> tuple[dict[str, int], dict[str, int]] | None:
-        """Returns (sizes, contents of arrays) for which formulas hold; None if none are found. share: as in `Solver.model`."""
+    ) -> tuple[dict[str, int], dict[str, int], dict[int, int]] | None:
+        """Returns (sizes, contents of arrays, values of atoms) for which formulas hold; None if none are found.
+
+        share: as in `Solver.model`.
+        """
         for bound in bounds:
             small = [at_most(size, bound) for size in world.symbols.values() if size.number is None]
             small += [at_least(size, -bound) for size in world.symbols.values() if size.number is None]
@@ -119,7 +125,7 @@ class Launches:
             for atom, position in world.terms.loaded.items():
                 if atom in model:
                     contents.setdefault(self._prepared.parameters[position].name, model[atom])
-            return sizes, contents
+            return sizes, contents, model
         return None
 
     def _fills(
@@ -159,7 +165,7 @@ class Launches:
             found = None if known is not None else self._model(world, [*world.filled, *formulas], (bound,), _SHARE)
             if found is None:
                 continue
-            sizes, contents = found
+            sizes, contents, _ = found
             x, y, z = [evaluate(axis, sizes) for axis in self._parsed.grid]
             extents = dict.fromkeys(self._unsaid, _UNSAID)
             extents |= {name: evaluate(extent, sizes) for name, extent in self._parsed.extents.items()}
@@ -173,18 +179,30 @@ class Launches:
                     known = self.known(prop, accesses)
         return known
 
+    def by_formula(
+        self, world: World, formulas: Sequence[Formula], numbers: Sequence[Polynomial]
+    ) -> tuple[dict[str, int], list[int]] | None:
+        """Returns small sizes with which formulas hold, and what numbers are then; nothing is run, so that may be no launch."""
+        for bound in _SMALL:
+            found = self._model(world, formulas, (bound,), _SHARE)
+            if found is not None:
+                model = found[2]
+                return found[0], [each.value(dict.fromkeys(each.atoms, 0) | model) for each in numbers]
+        return None
+
     def known(self, prop: str, accesses: tuple[Access, ...]) -> Counterexample | None:
         """Returns a launch that was found to break a property of one of the accesses; the other side of a race is another."""
         for access in accesses:
             other = next((each for each in accesses if each is not access), access)
             for each in self.broken(prop, access):
-                if each.finding.kind != "race" or self._met(access, each.finding) == [other]:
+                is_pair = each.finding.kind == "race" or prop == ORDER
+                if not is_pair or self._met(access, each.finding) == [other]:
                     return each
         return None
 
     def broken(self, prop: str, access: Access) -> list[Counterexample]:
         """Returns the launches that were found to break a property of an access, whatever is on the other side of a race."""
-        return [each for each in self._found.get(access, ()) if each.finding.kind in _KINDS[prop]]
+        return [each for each in self._found.get(access, ()) if _breaks(prop, each.finding)]
 
     def _met(self, access: Access, finding: Finding) -> list[Access]:
         """Returns the accesses that may be on the other side of a race, of which a finding has the line alone."""
@@ -253,6 +271,12 @@ class Launches:
         """Returns how findings call the array that an access is to, which is as the text does; "" if it is not known."""
         array = self._arrays(access)
         return self._texts.get(array, array)
+
+
+def _breaks(prop: str, finding: Finding) -> bool:
+    """Returns whether a finding breaks a property: of lanes of two operations, the earlier of which it names, the order."""
+    is_of_two = finding.kind == "lane-race" and bool(finding.origin)
+    return finding.kind in _KINDS[prop] and is_of_two == (prop == ORDER)
 
 
 def _name(finding: Finding) -> str:

@@ -76,11 +76,11 @@ def _lock(bounds: Bounds, base: int, taking: Access, giving: Access) -> Lock | N
     assert loop is not None
     if loop.parent is None or give.parent is not loop.parent or not loop.is_before_in_block(give):
         return None
-    barriers = [op for op in loop.parent.ops if _is_barrier(op) and loop.is_before_in_block(op) and op.is_before_in_block(give)]
+    barriers = [op for op in loop.parent.ops if is_barrier(op) and loop.is_before_in_block(op) and op.is_before_in_block(give)]
     return Lock(loop, barriers[-1]) if barriers else None
 
 
-def _is_barrier(op: Operation) -> bool:
+def is_barrier(op: Operation) -> bool:
     """Returns whether an operation is a barrier of all threads of a program for all memory."""
     return isinstance(op, BarrierOp) and op.addrSpace.data == "all"
 
@@ -149,4 +149,4 @@ def keeps_range(world: World, base: int, access: Access) -> bool:
     return number is not None and low <= number <= high
 
 
-__all__ = ["Lock", "find_locks", "keeps_range"]
+__all__ = ["Lock", "find_locks", "is_barrier", "keeps_range"]

@@ -14,8 +14,9 @@ from .specify.specification import Specification
 
 TERMINATION = "termination of loops"
 INITIALISED = "initialised"
+ORDER = "order"
 DEFAULT_PROPERTIES = ("bounds", "races", "overflow")
-PROPERTIES = (*DEFAULT_PROPERTIES, INITIALISED, TERMINATION)
+PROPERTIES = (*DEFAULT_PROPERTIES, INITIALISED, ORDER, TERMINATION)
 """The properties there are."""
 PROVEN, UNDER, REFUTED, UNKNOWN, NEVER = "proven", "proven under", "refuted", "unknown", "never executed"
 VERDICTS = (PROVEN, UNDER, REFUTED, UNKNOWN, NEVER)
@@ -34,6 +35,14 @@ TRUSTED = (
 TRUSTED_OF_INITIALISED = (
     "all that memory holds when the launch begins is defined, also beyond the arrays",
     "what an operation makes of defined numbers is defined, but for what lies beyond the results of tt.fft",
+)
+TRUSTED_OF_ORDER = (
+    "order: a program is one block of threads (num_ctas = 1), of any number; a barrier is one of all of them, for all memory,"
+    " and elsewhere threads are in no order, whatever the other lines say of the text's",
+    "order: what a thread does itself happens in the order of the text, but loads of a loop without a barrier in its own body,"
+    " which may be fetched ahead, with all that their addresses and masks are computed from",
+    "order: one thread stores a lane, or updates a scalar, and it is the same one for all stores and updates of scalars; all"
+    " threads take the number that the update of a scalar returns, and have the same bits of what they compute alike",
 )
 
 
@@ -195,7 +204,9 @@ class Proof:
     @property
     def trusted(self) -> tuple[str, ...]:
         """Everything that the verdicts take for granted, those of all proofs included."""
-        return *self.assumptions, *TRUSTED, *(TRUSTED_OF_INITIALISED if INITIALISED in self.properties else ())
+        of_initialised = TRUSTED_OF_INITIALISED if INITIALISED in self.properties else ()
+        of_order = TRUSTED_OF_ORDER if ORDER in self.properties else ()
+        return *self.assumptions, *TRUSTED, *of_initialised, *of_order
 
     def as_html(self) -> str:
         """Returns the proof as a page of HTML, which loads nothing, and in which all texts of the kernel's are escaped."""
@@ -223,4 +234,6 @@ class Proof:
         return json.dumps(data, indent=1, ensure_ascii=False)
 
 
-__all__ = ["DEFAULT_PROPERTIES", "INITIALISED", "PROPERTIES", "TERMINATION", "AccessVerdict", "Counterexample", "Proof"]
+__all__ = [
+    "DEFAULT_PROPERTIES", "INITIALISED", "ORDER", "PROPERTIES", "TERMINATION", "AccessVerdict", "Counterexample", "Proof",
+]  # fmt: skip

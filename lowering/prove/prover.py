@@ -13,9 +13,10 @@ from .found import SHOWN, Found, joined, shown
 from .initialised.verdicts import Initialised
 from .launches import Confirm
 from .locks import keeps_range
+from .order.verdicts import Order
 from .overflow import Overflow
 from .preparation import Access, PreparedFunction, ambiguous, renamed
-from .proof import INITIALISED, NEVER, PROPERTIES, TERMINATION, UNKNOWN, AccessVerdict, Proof
+from .proof import INITIALISED, NEVER, ORDER, PROPERTIES, TERMINATION, UNKNOWN, AccessVerdict, Proof
 from .races import Races
 from .specify.expressions import Number, arrays_in, doubtful_divisor, names_in
 from .specify.specification import GRID_NAMES, Specification
@@ -28,7 +29,7 @@ _NO_SIZES = (
     "no sizes were found that satisfy the assumptions; fix: simpler assumptions, or small sizes among them"
 )
 _OTHERS: Mapping[str, Callable[[Bounds], Races | Overflow | Initialised]] = {
-    "races": Races, "overflow": Overflow, INITIALISED: Initialised,
+    "races": Races, "overflow": Overflow, INITIALISED: Initialised, ORDER: Order,
 }  # fmt: skip
 """What finds the verdicts of properties, which are asked after bounds."""
 

@@ -6,6 +6,7 @@ that is under a condition every other one beyond it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from . import claims
@@ -22,7 +23,13 @@ MAX_PAIRS = 4000
 
 
 class Races:
-    """The verdicts on races of one function."""
+    """The verdicts on races of one function.
+
+    Attributes:
+        prop: the property.
+    """
+
+    prop = "races"
 
     def __init__(self, bounds: Bounds) -> None:
         """Starts with nothing asked. bounds: has the terms, and the verdicts on bounds."""
@@ -45,16 +52,20 @@ class Races:
                 groups.setdefault(pointer.base, []).append(access)
             else:
                 strays.append(access)
-        self._locks = find_locks(self._bounds, groups)
+        self._begin(groups)
         for accesses in groups.values():
             self._group(accesses)
         self._stray(strays)
         for access, found in list(self._found.items()):
             if found.verdict == UNKNOWN and not access.obstacle:  # it may meet one of several accesses of a line
-                for example in self._bounds.launches.broken("races", access)[:1]:
+                for example in self._bounds.launches.broken(self.prop, access)[:1]:
                     self._worsen(access, Found(REFUTED, counterexample=example))
         self._rely()
         return self._found
+
+    def _begin(self, groups: Mapping[int, Sequence[Access]]) -> None:
+        """Looks at all accesses that are inside their arrays, by array."""
+        self._locks = find_locks(self._bounds, groups)
 
     def _rely(self) -> None:
         """Notes that accesses meet no other ones only where those, of whatever array, are inside their own.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from xdsl.ir import Operation
+
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..tt import types as t
@@ -137,6 +139,7 @@ class World:
             self.promises.append(f"{what}, {ranges}{same}")
         self.other_program = Renaming(self.terms, PROGRAM)
         self.other_lane = Renaming(self.terms, LANE)
+        self._others: dict[frozenset[Operation], Renaming] = {}
 
     def _is_proven(self, formula: Formula) -> bool:
         found = self._proven.get(formula)
@@ -384,6 +387,13 @@ class World:
             else:
                 values[position] = Integer(self.symbols[parameter.name], t.bit_width(parameter.type), is_number=True)
         return values
+
+    def other_lane_and(self, loops: frozenset[Operation]) -> Renaming:
+        """Returns what terms are in another lane of the same program, in any iteration of loops."""
+        found = self._others.get(loops)
+        if found is None:
+            found = self._others[loops] = Renaming(self.terms, LANE, *loops)
+        return found
 
     def is_impossible(self, level: Level, *formulas: Formula) -> bool:
         """Returns whether formulas are shown not to hold together where the conditions hold."""

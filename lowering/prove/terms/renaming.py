@@ -1,4 +1,4 @@
-"""Copies terms for another program or lane: every unknown that may differ there is another one, with its own facts."""
+"""Copies terms for another program, lane or iteration: each unknown that may differ there is another one, with own facts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from .polynomials import Polynomial
 
 
 class Renaming:
-    """What the terms of one program are in another one, or those of one lane in another one.
+    """What the terms of one program are in another one, or those of one lane, or iteration, in another one.
 
     Every atom that may depend on what is renamed is another one there, with the same facts about the others' copies; all else
     is the same number. Two runs of one function share nothing but their sizes, so that all that is said of one program by its
     terms is said of any other by their copies.
     """
 
-    def __init__(self, terms: Terms, of: Hashable) -> None:
-        """Starts with nothing copied. of: PROGRAM, or LANE."""
+    def __init__(self, terms: Terms, *of: Hashable) -> None:
+        """Starts with nothing copied. of: PROGRAM, or LANE, or that and loops whose iteration is another one, too."""
         self._terms = terms
-        self._of = of
+        self._of = frozenset(of)
         self._values: dict[int, Polynomial] = {}
         self._formulas: dict[Formula, Formula] = {}
 
@@ -40,7 +40,7 @@ class Renaming:
         value = self._values.get(number)
         if value is None:
             own = self._terms.atoms[number]
-            if self._of not in own.depends:
+            if self._of.isdisjoint(own.depends):
                 value = Polynomial([((number,), 1)])
             else:
                 value = self._terms.atom(
@@ -68,7 +68,7 @@ class Renaming:
     def _flag(self, number: int) -> Formula:
         terms = self._terms
         depends = terms.flag_depends(number)
-        if self._of not in depends:
+        if self._of.isdisjoint(depends):
             return Flag(number)
         key = ("renamed", self._of, number)
         name = f"{terms.flag_names[number]}'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import StringAttr, UnitAttr
 from xdsl.ir import Operation
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.parser import Parser
@@ -17,6 +17,8 @@ from ..checks import BlockSizes, expect_type
 from .attributes import parse_case
 
 ADDRESS_SPACES = ("all", "local", "global_read", "global_write", "tensor_read", "tensor_write")
+OLD_SPELLING = "gpu.barrier"
+"""An attribute of a barrier that the text spells like this; it is not printed."""
 
 
 @irdl_op_definition
@@ -48,7 +50,7 @@ class GpuBarrierOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> BarrierOp:  # type: ignore[override]  # what is read is another operation
-        return BarrierOp.create(properties={"addrSpace": StringAttr("all")})
+        return BarrierOp.create(properties={"addrSpace": StringAttr("all")}, attributes={OLD_SPELLING: UnitAttr()})
 
 
 @irdl_op_definition
