@@ -24,7 +24,7 @@ from ...promotion.arrays import Array
 from ...promotion.dtype import int8, int32
 from ...promotion.errors import InternalError
 from .constant_values import holds_array
-from .narrow_products import is_narrow_product, sum_of_products
+from .products.narrow_products import is_narrow_product, sum_of_products
 from .ratios import is_arctangent_of_ratio
 from .sorted_lines import is_sorted_in_memory, is_sorted_whole, sorted_in_memory, sorted_whole
 from .transformed_lines import is_transform_of_lines, transformed_whole
@@ -159,7 +159,7 @@ def _scalar_key(value: float | complex) -> tuple[str, str]:
 def _is_widened_product(symbol: Symbol) -> bool:
     """Returns whether a product of int32 is one of int8 that are cast first, none of them constant.
 
-    Products with constant codes are found later, with their zero points (`integer_products.py`).
+    Products with constant codes are found later, with their zero points (`products/integer_products.py`).
     """
     if symbol.op.name != "matmul" or symbol.dtype is not int32 or symbol.attrs["accumulate"] is not int32:
         return False
