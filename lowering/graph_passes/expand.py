@@ -2,11 +2,11 @@
 symbols.
 
 There are two passes. The first copies the graph, replacing every composite by its expansion (`OpDef.expand`),
-every long reduction to few values by two shorter ones, products with few results and long sums by products of their
-parts, products of int8 that were made int32 first by products of int8, whose sums are int32 anyway, and arctangents of
-ratios by their shorter form. The second gives equal symbols one node (hash-consing by op, operands, attributes and
-dtype), so that expansions share what they have in common, and drops what no output needs. Inputs, weights, checks,
-output names and the user's lines are kept.
+every long reduction to few values by two shorter ones, products with few results and long sums, running sums of long
+rows and sums at few positions by those of parts, products of int8 that were made int32 first by products of int8,
+whose sums are int32 anyway, and arctangents of ratios by their shorter form. The second gives equal symbols one node
+(hash-consing by op, operands, attributes and dtype), so that expansions share what they have in common, and drops what
+no output needs. Inputs, weights, checks, output names and the user's lines are kept.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from ...promotion.arrays import Array
 from ...promotion.dtype import int8, int32
 from ...promotion.errors import InternalError
 from .constant_values import holds_array
+from .long_scans import is_long_scan, scan_in_parts
+from .long_scatters import is_long_scatter, scatter_in_parts
 from .products.long_products import is_long_product, sum_of_parts
 from .products.narrow_products import is_narrow_product, sum_of_products
 from .ratios import is_arctangent_of_ratio
@@ -60,7 +62,17 @@ def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
     is_composite = symbol.op.kind == "composite" and not is_wide(symbol)
     if is_composite or _is_long_reduction(symbol) or _is_widened_product(symbol) or is_arctangent_of_ratio(symbol):
         return True
-    return lines.columns and (is_narrow_product(symbol) or is_long_product(symbol))
+    return lines.columns and (is_narrow_product(symbol) or _has_parts(symbol))
+
+
+def _has_parts(symbol: Symbol) -> bool:
+    return is_long_product(symbol) or is_long_scan(symbol) or is_long_scatter(symbol)
+
+
+def _in_parts(symbol: Symbol, operands: list[Symbol]) -> SymbolLike:
+    if symbol.op.name == "matmul":
+        return sum_of_parts(symbol, *operands)
+    return scan_in_parts(symbol, *operands) if symbol.op.name == "cumsum" else scatter_in_parts(*operands)
 
 
 def _live(graph: Graph, outputs: tuple[Symbol, ...]) -> list[Symbol]:
@@ -86,8 +98,8 @@ def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], lines: WholeLines) -> tu
                 result = _made(transformed_whole(symbol, operands[0]))
             elif lines.columns and is_narrow_product(symbol):
                 result = _made(sum_of_products(*operands))
-            elif lines.columns and is_long_product(symbol):
-                result = sum_of_parts(symbol, *operands)
+            elif lines.columns and _has_parts(symbol):
+                result = _made(_in_parts(symbol, operands))
             elif symbol.op.kind == "composite" and not is_wide(symbol):
                 result = _expansion(symbol, operands)
             elif _is_long_reduction(symbol):

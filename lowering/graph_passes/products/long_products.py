@@ -7,7 +7,8 @@ one thread takes as long (0 to 5 % more). The bound of the error of a sum holds:
 
 from __future__ import annotations
 
-from ....graph.ops.attributes import Attributes
+from ....graph.ops.building import apply
+from ....graph.protocols import SymbolLike
 from ....graph.symbol import Symbol
 from ....promotion.dtype import float32, float64
 from ..constant_values import holds_array
@@ -16,12 +17,12 @@ ENOUGH = 16
 """Blocks of results and parts of sums together, up to which sums are divided."""
 BLOCK, COLUMN_BLOCK = 64, 16
 """Rows and columns of a block of results, and rows of one with a single column."""
-LONG_BLOCK, LONGEST_ROW = 1024, 2048
+LONG_BLOCK, MAX_ROW = 1024, 2048
 """Columns of a block of one row of results, and those up to which its sums are divided: a longer one is read in long pieces,
 which are enough work for threads."""
-SHORTEST = 512
+MIN_PART = 512
 """Steps of a part: with fewer, adding the parts up is no small part of the work."""
-LEAST, LEAST_OF_VECTORS = 1 << 19, 1 << 17
+MIN_WORK, MIN_OF_VECTORS = 1 << 19, 1 << 17
 """Products of elements from which on parts pay for a second kernel, of matrices and where one operand is a vector: 10 to 20
 microseconds of one thread."""
 _NEAR = 64
@@ -45,13 +46,13 @@ def _parts(symbol: Symbol) -> int:
     rows, steps, columns = a[0], a[1], b[1]
     if not isinstance(rows, int) or not isinstance(steps, int) or not isinstance(columns, int):
         return 1
-    if rows * steps * columns < (LEAST_OF_VECTORS if min(rows, columns) == 1 else LEAST):
+    if rows * steps * columns < (MIN_OF_VECTORS if min(rows, columns) == 1 else MIN_WORK):
         return 1
-    if rows == 1 and columns > LONGEST_ROW:
+    if rows == 1 and columns > MAX_ROW:
         return 1
     height, width = (1, LONG_BLOCK) if rows == 1 else (COLUMN_BLOCK if columns == 1 else BLOCK, BLOCK)
     blocks = -(-rows // height) * -(-columns // width)
-    most = min(ENOUGH // blocks, steps // SHORTEST)
+    most = min(ENOUGH // blocks, steps // MIN_PART)
     return next((parts for parts in range(most, most // 2, -1) if steps % parts == 0), max(1, most))
 
 
@@ -80,9 +81,9 @@ def _weighs(symbol: Symbol) -> bool:
     return found and reduces
 
 
-def sum_of_parts(symbol: Symbol, a: Symbol, b: Symbol) -> Symbol:
+def sum_of_parts(symbol: Symbol, a: Symbol, b: Symbol) -> SymbolLike:
     """Returns a long product as the sum of the products of its parts. a, b: its operands in the new graph."""
-    graph, parts = a.graph, _parts(symbol)
+    parts = _parts(symbol)
     (rows, steps), columns = a.shape, b.shape[1]
     assert isinstance(rows, int)
     assert isinstance(steps, int)
@@ -90,19 +91,15 @@ def sum_of_parts(symbol: Symbol, a: Symbol, b: Symbol) -> Symbol:
     length = steps // parts
     whole = parts * length
 
-    def view(of: Symbol, op: str, attrs: Attributes) -> Symbol:
-        return graph.apply(op, (of,), attrs)
+    def cut(of: SymbolLike, starts: tuple[int, int], stops: tuple[int, int]) -> SymbolLike:
+        return apply("slice", of, starts=starts, stops=stops, steps=(1, 1))
 
-    def cut(of: Symbol, starts: tuple[int, int], stops: tuple[int, int]) -> Symbol:
-        return view(of, "slice", {"starts": starts, "stops": stops, "steps": (1, 1)})
+    def product(left: SymbolLike, right: SymbolLike) -> SymbolLike:
+        return apply("matmul", left, right, **symbol.attrs)
 
-    left = a if whole == steps else cut(a, (0, 0), (rows, whole))
-    left = view(view(left, "reshape", {"shape": (rows, parts, length)}), "permute", {"axes": (1, 0, 2)})
-    right = b if whole == steps else cut(b, (0, 0), (whole, columns))
-    right = view(right, "reshape", {"shape": (parts, length, columns)})
-    partial = graph.apply("matmul", (left, right), symbol.attrs)
-    total = graph.apply("reduce_sum", (partial,), {"axes": (0,), "keepdims": False})
+    left = apply("reshape", a if whole == steps else cut(a, (0, 0), (rows, whole)), shape=(rows, parts, length))
+    right = apply("reshape", b if whole == steps else cut(b, (0, 0), (whole, columns)), shape=(parts, length, columns))
+    total = apply("reduce_sum", product(apply("permute", left, axes=(1, 0, 2)), right), axes=(0,), keepdims=False)
     if whole == steps:
         return total
-    rest = graph.apply("matmul", (cut(a, (0, whole), (rows, steps)), cut(b, (whole, 0), (steps, columns))), symbol.attrs)
-    return graph.apply("add", (total, rest))
+    return apply("add", total, product(cut(a, (0, whole), (rows, steps)), cut(b, (whole, 0), (steps, columns))))

@@ -1,0 +1,107 @@
+"""Running sums of long rows and sums at few positions, which are computed in parts, against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.lowering.graph_passes.expand import expand
+from joinery.lowering.graph_passes.whole_lines import WholeLines
+
+LINES = WholeLines(1, True, True)
+
+
+def scan(shape: tuple[Any, ...], dtype: str = "float32", axis: int = -1, **how: bool) -> jn.Graph:
+    graph = jn.Graph("g", inputs=[jn.TensorType(dtype, shape, "x")])
+    graph.output(jn.cumsum(graph.inputs[0], axis=axis, **how))
+    return graph
+
+
+def scanned(graph: jn.Graph, lines: WholeLines = LINES) -> list[tuple[Any, ...]]:
+    return [symbol.shape for symbol in expand(graph, lines).symbols if symbol.op.name == "cumsum"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(16384,), (100000,), (3, 20000), (2, 2, 2, 16400), (1, 33 * 1024)])
+@pytest.mark.parametrize("how", [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}])
+@pytest.mark.one_in(4)
+def test_scans_in_parts_are_those_of_numpy(dtype: str, shape: tuple[int, ...], how: dict[str, bool]) -> None:
+    graph = scan(shape, dtype, **how)
+    assert len(scanned(graph)) == 2
+    x = np.random.default_rng(len(shape)).standard_normal(shape).astype(dtype)
+    found = [jn.compile(graph, device="cpu", threads=threads)(x) for threads in (1, 3)]
+    assert np.array_equal(*found)
+    wide = x.astype(np.longdouble)[..., :: -1 if "reverse" in how else 1]
+    wanted = np.cumsum(wide, axis=-1) - (wide if "exclusive" in how else 0)
+    bound = (shape[-1] + 2) * np.finfo(dtype).eps * np.cumsum(np.abs(wide), axis=-1)
+    turned = found[0][..., :: -1 if "reverse" in how else 1]
+    assert (np.abs(turned - wanted) <= bound).all()
+
+
+def test_other_scans_stay_whole() -> None:
+    assert scanned(scan((16384,)), WholeLines(1, False, False)) == [(16384,)]
+    assert scanned(scan((16384,), "int64")) == [(16384,)]
+    assert scanned(scan((16383,))) == [(16383,)]
+    assert scanned(scan((99991,))) == [(99991,)], "a prime length"
+    assert scanned(scan((16, 16384))) == [(16, 16384)]
+    assert scanned(scan((16384, 2), axis=0)) == [(16384, 2)]
+    assert len(scanned(scan(("n",)))) == len(scanned(scan(("n", 16384)))) == 1
+
+
+def test_zeros_infinities_and_nan_are_those_of_one_chain() -> None:
+    x = np.full(16384, -0.0, np.float32)
+    run = jn.compile(scan(x.shape), device="cpu")
+    assert np.signbit(run(x)).all()
+    assert not np.signbit(jn.compile(scan(x.shape, exclusive=True), device="cpu")(x)).any()
+    x[5000], x[9000], x[12000] = np.inf, 1.0, -np.inf
+    found = run(x)
+    assert np.signbit(found[:5000]).all()
+    assert (found[5000:12000] == np.inf).all()
+    assert np.isnan(found[12000:]).all()
+
+
+def counted(updates: tuple[Any, ...], elements: Any, dtype: str = "int64", reduction: str = "add") -> jn.Graph:
+    graph = jn.Graph("g", inputs=[jn.TensorType("int32", updates, "at"), jn.TensorType(dtype, updates, "by"),
+                                  jn.TensorType(dtype, (elements,), "to")])  # fmt: skip
+    at, by, to = graph.inputs
+    graph.output((jn.scatter_add if reduction == "add" else jn.scatter_max)(to, by, at, axis=0))
+    return graph
+
+
+def scattered(graph: jn.Graph, lines: WholeLines = LINES) -> list[tuple[Any, ...]]:
+    return [symbol.shape for symbol in expand(graph, lines).symbols if symbol.op.name == "scatter"]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "uint64"])
+@pytest.mark.parametrize(("count", "elements"), [(65536, 1), (70003, 100), (100000, 3125)])
+def test_sums_at_few_positions_are_exact(dtype: str, count: int, elements: int) -> None:
+    graph = counted((count,), elements, dtype)
+    assert (8, elements) in scattered(graph)
+    rng, kind = np.random.default_rng(count), np.iinfo(dtype)
+    at = rng.integers(-elements - 2, elements + 2, count, dtype=np.int32)  # some are out of range, and dropped
+    by = rng.integers(kind.min, kind.max, count, dtype=dtype, endpoint=True)
+    to = rng.integers(kind.min, kind.max, elements, dtype=dtype, endpoint=True)
+    inside = (at >= -elements) & (at < elements)
+    wanted = to.copy()
+    np.add.at(wanted, at[inside], by[inside])
+    for threads in (1, 2):
+        assert np.array_equal(jn.compile(graph, device="cpu", threads=threads)(at, by, to), wanted)
+
+
+def test_other_scatters_stay_whole() -> None:
+    assert scattered(counted((65536,), 10, "float32")) == [(10,)]
+    assert scattered(counted((65536,), 10, reduction="max")) == [(10,)]
+    assert scattered(counted((65535,), 10)) == [(10,)]
+    assert scattered(counted((65536,), 2049)) == [(2049,)]
+    assert scattered(counted((65536,), 10), WholeLines(1, False, False)) == [(10,)]
+    assert len(scattered(counted(("n",), 10))) == len(scattered(counted((65536,), "n"))) == 1
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64"])
+def test_histograms(dtype: str) -> None:
+    x = np.random.default_rng(1).integers(0, 2 if dtype == "bool" else 200, 100001).astype(dtype)
+    graph = jn.Graph("g", inputs=[jn.TensorType(dtype, x.shape, "x")])
+    graph.output(jn.bincount(graph.inputs[0], length=256))
+    assert np.array_equal(jn.compile(graph, device="cpu")(x), np.bincount(x, minlength=256))
