@@ -72,7 +72,7 @@ def _has_parts(symbol: Symbol) -> bool:
 def _in_parts(symbol: Symbol, operands: list[Symbol]) -> SymbolLike:
     if symbol.op.name == "matmul":
         return sum_of_parts(symbol, *operands)
-    return scan_in_parts(symbol, *operands) if symbol.op.name == "cumsum" else scatter_in_parts(*operands)
+    return scatter_in_parts(*operands) if symbol.op.name == "scatter" else scan_in_parts(symbol, *operands)
 
 
 def _live(graph: Graph, outputs: tuple[Symbol, ...]) -> list[Symbol]:

@@ -1,8 +1,8 @@
-"""Running sums along few long rows, which are scanned in parts: each begins with the sum of those before it.
+"""Running sums, maxima and minima along few long rows, which are scanned in parts: each begins with what those before it have.
 
 A scan of one row is one chain, which one thread computes an element at a time. Parts of a row are rows of their own, one for
-each lane of a register, and threads share them. Their sums are computed first. Results do not depend on the threads; as with
-any sum, an overflow may come earlier or later than in another order.
+each lane of a register, and threads share them. What each of them comes to is computed first. Results do not depend on the
+threads; as with any sum, an overflow may come earlier or later than in another order.
 """
 
 from __future__ import annotations
@@ -16,17 +16,22 @@ from ...promotion.dtype import float32, float64, int32, int64
 
 MAX_ROWS = 8
 """Rows from which on a register has enough of them."""
-LONG, MIN_PART = 16384, 1024
+LONG, MIN_PART = 4096, 128
 """Elements of a row from which on it is scanned in parts, and those of a part."""
 _PARTS = range(64, 15, -1)
 
 
+_NOTHING = {"cumsum": -0.0, "cummax": -math.inf, "cummin": math.inf}
+"""What leaves all elements as they are, zeros of both signs too."""
+_KINDS = {"cumsum": ("reduce_sum", "add"), "cummax": ("reduce_max", "maximum"), "cummin": ("reduce_min", "minimum")}
+
+
 def is_long_scan(symbol: Symbol) -> bool:
-    """Returns whether a symbol is a running sum of floats along few long rows, whose length is a multiple of some parts.
+    """Returns whether a symbol is a scan of floats along few long rows, whose length is a multiple of some parts.
 
     Sums of integers are not: a step of their chain takes as long as reading its element.
     """
-    if symbol.op.name != "cumsum" or symbol.dtype not in (float32, float64):
+    if symbol.op.name not in _KINDS or symbol.dtype not in (float32, float64):
         return False
     shape, axis = symbol.shape, symbol.attrs["axis"]
     if axis != len(shape) - 1 or not all(isinstance(extent, int) for extent in shape):
@@ -40,28 +45,33 @@ def _part_count(length: int) -> int | None:
 
 
 def scan_in_parts(symbol: Symbol, x: Symbol) -> SymbolLike:
-    """Returns a long scan as that of its parts, to each of which the sum of those before it is added. x: its new operand.
-
-    Before the first part is -0.0, the sum of nothing that leaves both zeros as they are; so is what is before others, if it is
-    nothing but -0.0, whose bits are the lowest integer. A sum is 0 there.
-    """
-    graph, last = x.graph, len(x.shape) - 1
+    """Returns a long scan as that of its parts, each combined with what those before it come to. x: its new operand."""
+    last = len(x.shape) - 1
     *rows, length = [extent for extent in x.shape if isinstance(extent, int)]
     parts = _part_count(length)
     assert parts is not None
+    kind, (_, combine) = symbol.op.name, _KINDS[symbol.op.name]
+    reverse, steps = symbol.attrs["reverse"], (1,) * (last + 1)
 
     cut = apply("reshape", x, shape=(*rows, parts, length // parts))
-    zero = graph.scalar(-0.0, x.dtype)
-    bits = int32 if x.dtype is float32 else int64
-    highest = apply("reduce_max", apply("bitcast", cut, dtype=bits), axes=(last + 1,), keepdims=False)
-    only_zeros = apply("equal", highest, graph.scalar(bits.min_value, bits))
-    sums = apply("where", only_zeros, zero, apply("reduce_sum", cut, axes=(last + 1,), keepdims=False))
-    nothing = apply("broadcast_to", zero, shape=(*rows, 1))
-    reverse, steps = symbol.attrs["reverse"], (1,) * (last + 1)
     first, stop = (1, parts) if reverse else (0, parts - 1)
-    others = apply("slice", sums, starts=(*[0] * last, first), stops=(*rows, stop), steps=steps)
+    others = apply("slice", _totals(kind, cut), starts=(*[0] * last, first), stops=(*rows, stop), steps=steps)
+    nothing = apply("broadcast_to", x.graph.scalar(_NOTHING[kind], x.dtype), shape=(*rows, 1))
     shifted = apply("concat", *((others, nothing) if reverse else (nothing, others)), axis=last)
-    before = apply("cumsum", shifted, axis=last, exclusive=False, reverse=reverse)
-    inside = apply("cumsum", cut, axis=last + 1, exclusive=symbol.attrs["exclusive"], reverse=reverse)
-    moved = apply("add", inside, apply("reshape", before, shape=(*rows, parts, 1)))
+    before = apply(kind, shifted, axis=last, exclusive=False, reverse=reverse)
+    inside = apply(kind, cut, axis=last + 1, exclusive=symbol.attrs["exclusive"], reverse=reverse)
+    moved = apply(combine, inside, apply("reshape", before, shape=(*rows, parts, 1)))
     return apply("reshape", moved, shape=(*rows, length))
+
+
+def _totals(kind: str, parts: SymbolLike) -> SymbolLike:
+    """Returns what each part comes to. A running sum of nothing but -0.0, whose bits are the lowest integer, is -0.0, where
+    `reduce_sum` is 0."""
+    inner, (reduction, _) = len(parts.shape) - 1, _KINDS[kind]
+    found = apply(reduction, parts, axes=(inner,), keepdims=False)
+    if kind != "cumsum":
+        return found
+    bits = int32 if parts.dtype is float32 else int64
+    highest = apply("reduce_max", apply("bitcast", parts, dtype=bits), axes=(inner,), keepdims=False)
+    only_zeros = apply("equal", highest, parts.graph.scalar(bits.min_value, bits))
+    return apply("where", only_zeros, parts.graph.scalar(-0.0, parts.dtype), found)
