@@ -404,7 +404,7 @@ def _streamed_block(nest: Nest, product: Product, limits: HostLimits) -> tuple[i
         return None
     columns = min(MAX_STREAMED_COLUMNS, STREAMED_BLOCK // power_of_two(max(rows, 32)), power_of_two(extent))
     least = MIN_STREAMED_COLUMNS * (2 if rows == 1 else 1)
-    others = _programs(nest, product, rows, extent)
+    others = _programs(nest, product, max(1, rows), max(1, extent))
     while columns > least and others < 2 * limits.threads and not _keeps_busy(extent, columns, limits.threads):
         columns //= 2
     if rows == 1:
