@@ -24,12 +24,12 @@ def scanned(graph: jn.Graph, lines: WholeLines = LINES) -> list[tuple[Any, ...]]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("shape", [(4096,), (100000,), (3, 20000), (2, 2, 2, 16400), (1, 33 * 1024)])
+@pytest.mark.parametrize("shape", [(4096,), (99991,), (3, 4099), (3, 20000), (2, 2, 2, 16400), (1, 33 * 1024)])
 @pytest.mark.parametrize("how", [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}])
 @pytest.mark.one_in(4)
 def test_scans_in_parts_are_those_of_numpy(dtype: str, shape: tuple[int, ...], how: dict[str, bool]) -> None:
     graph = scan(shape, dtype, **how)
-    assert len(scanned(graph)) == 2
+    assert len(scanned(graph)) == (3 if shape[-1] in (99991, 4099) else 2)
     x = np.random.default_rng(len(shape)).standard_normal(shape).astype(dtype)
     found = [jn.compile(graph, device="cpu", threads=threads)(x) for threads in (1, 3)]
     assert np.array_equal(*found)
@@ -44,14 +44,13 @@ def test_other_scans_stay_whole() -> None:
     assert scanned(scan((16384,)), WholeLines(1, False, False)) == [(16384,)]
     assert scanned(scan((16384,), "int64")) == [(16384,)]
     assert scanned(scan((4095,))) == [(4095,)]
-    assert scanned(scan((99991,))) == [(99991,)], "a prime length"
     assert scanned(scan((16, 16384))) == [(16, 16384)]
     assert scanned(scan((16384, 2), axis=0)) == [(16384, 2)]
     assert len(scanned(scan(("n",)))) == len(scanned(scan(("n", 16384)))) == 1
 
 
 def test_zeros_infinities_and_nan_are_those_of_one_chain() -> None:
-    x = np.full(16384, -0.0, np.float32)
+    x = np.full(16387, -0.0, np.float32)
     run = jn.compile(scan(x.shape), device="cpu")
     assert np.signbit(run(x)).all()
     assert not np.signbit(jn.compile(scan(x.shape, exclusive=True), device="cpu")(x)).any()
@@ -67,11 +66,11 @@ def test_zeros_infinities_and_nan_are_those_of_one_chain() -> None:
 @pytest.mark.parametrize("reverse", [False, True])
 def test_extremes_so_far(op: str, dtype: str, reverse: bool) -> None:
     rng = np.random.default_rng(3)
-    x = np.cumsum(rng.standard_normal((2, 20000)), axis=1).astype(dtype)
+    x = np.cumsum(rng.standard_normal((2, 20011)), axis=1).astype(dtype)
     x[0, 100], x[0, 15000], x[1, 7000] = np.inf, np.nan, -np.inf
     graph = jn.Graph("g", inputs=[jn.TensorType(dtype, x.shape, "x")])
     graph.output(getattr(jn, op)(graph.inputs[0], axis=1, reverse=reverse))
-    assert [s.op.name for s in expand(graph, LINES).symbols].count(op) == 2
+    assert [s.op.name for s in expand(graph, LINES).symbols].count(op) == 3
     turned = x[:, :: -1 if reverse else 1]
     wanted = (np.maximum if op == "cummax" else np.minimum).accumulate(turned, axis=1)[:, :: -1 if reverse else 1]
     for threads in (1, 2):
