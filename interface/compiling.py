@@ -27,7 +27,7 @@ from ..lowering.choices.options import FEW_THREADS, Options, planned_threads
 from ..lowering.gc_paused import gc_paused, loading_modules
 from ..lowering.graph_passes.coded_weights import with_coded_weights
 from ..lowering.graph_passes.constants import fold_codes
-from ..lowering.graph_passes.integer_products import with_integer_products
+from ..lowering.graph_passes.products.integer_products import with_integer_products
 from ..lowering.graph_passes.selected_codes import with_selected_codes
 from ..lowering.keys import compile_key, constant_labels
 from ..lowering.numerics import checked_numerics

@@ -107,7 +107,8 @@ REDUCTIONS = (
 
 SCANS = (
     _row("cumsum", "scan", 1, "Running sums along `axis`, in the operand's dtype; `exclusive` leaves the element itself "
-         "out, `reverse` starts at the end. Sums of nothing but -0.0 are -0.0; exclusive ones begin with 0.", SAME,
+         "out, `reverse` starts at the end. Sums of nothing but -0.0 are -0.0; exclusive ones begin with 0. Where Σ|x| is too "
+         "large for the dtype they may be infinite or NaN: the order is open.", SAME,
          shape.along_axis, ("axis", "exclusive", "reverse"),
          bound="(n + 2) ε Σ|x|", onnx=("CumSum", 14), combine="add", neutral=_zero),
     _row("cumprod", "scan", 1, "Running products along `axis`, in the operand's dtype; `exclusive` leaves the element itself "

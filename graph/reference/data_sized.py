@@ -23,7 +23,10 @@ def _options(symbol: BoundSymbol) -> Mapping[str, Any]:
 def nonzero(symbol: BoundSymbol, x: Array) -> Array:
     if not x.ndim:  # of a scalar, one column without rows if it is not 0
         return np.zeros((0, int(bool(x))), np.int64)
-    return np.array(np.nonzero(x != ("" if symbol.inputs[0].dtype is string else 0)), np.int64).reshape(x.ndim, -1)
+    holds = x if x.dtype.kind == "b" else x != ("" if symbol.inputs[0].dtype is string else 0)
+    if x.ndim == 1:
+        return np.flatnonzero(holds).astype(np.int64, copy=False).reshape(1, -1)
+    return np.array(np.nonzero(holds), np.int64).reshape(x.ndim, -1)
 
 
 @row("empty_rows")

@@ -1,12 +1,12 @@
 """Expands composite ops into primitive ones: makes a new graph of the same values, without duplicate or dead
 symbols.
 
-There are two passes. The first copies the graph, replacing every composite by its expansion (`OpDef.expand`)
-every long reduction to few values by two shorter ones, products of int8 that were made int32 first by
-products of int8, whose sums are int32 anyway, and arctangents of ratios by their shorter form. The second
-gives equal symbols one node (hash-consing by op, operands, attributes and dtype), so that expansions share
-what they have in common, and drops what no output needs. Inputs, weights, checks, output names and the
-user's lines are kept.
+There are two passes. The first copies the graph, replacing every composite by its expansion (`OpDef.expand`),
+every long reduction to few values by two shorter ones, products with few results and long sums, running sums of long
+rows and sums at few positions by those of parts, products of int8 that were made int32 first by products of int8,
+whose sums are int32 anyway, and arctangents of ratios by their shorter form. The second gives equal symbols one node
+(hash-consing by op, operands, attributes and dtype), so that expansions share what they have in common, and drops what
+no output needs. Inputs, weights, checks, output names and the user's lines are kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from ...promotion.arrays import Array
 from ...promotion.dtype import int8, int32
 from ...promotion.errors import InternalError
 from .constant_values import holds_array
-from .narrow_products import is_narrow_product, sum_of_products
+from .long_scans import is_long_scan, scan_in_parts
+from .long_scatters import is_long_scatter, scatter_in_parts
+from .products.long_products import is_long_product, sum_of_parts
+from .products.narrow_products import is_narrow_product, sum_of_products
 from .ratios import is_arctangent_of_ratio
 from .sorted_lines import is_sorted_in_memory, is_sorted_whole, sorted_in_memory, sorted_whole
 from .transformed_lines import is_transform_of_lines, transformed_whole
@@ -59,7 +62,17 @@ def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
     is_composite = symbol.op.kind == "composite" and not is_wide(symbol)
     if is_composite or _is_long_reduction(symbol) or _is_widened_product(symbol) or is_arctangent_of_ratio(symbol):
         return True
-    return lines.columns and is_narrow_product(symbol)
+    return lines.columns and (is_narrow_product(symbol) or _has_parts(symbol))
+
+
+def _has_parts(symbol: Symbol) -> bool:
+    return is_long_product(symbol) or is_long_scan(symbol) or is_long_scatter(symbol)
+
+
+def _in_parts(symbol: Symbol, operands: list[Symbol]) -> SymbolLike:
+    if symbol.op.name == "matmul":
+        return sum_of_parts(symbol, *operands)
+    return scatter_in_parts(*operands) if symbol.op.name == "scatter" else scan_in_parts(symbol, *operands)
 
 
 def _live(graph: Graph, outputs: tuple[Symbol, ...]) -> list[Symbol]:
@@ -85,6 +98,8 @@ def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], lines: WholeLines) -> tu
                 result = _made(transformed_whole(symbol, operands[0]))
             elif lines.columns and is_narrow_product(symbol):
                 result = _made(sum_of_products(*operands))
+            elif lines.columns and _has_parts(symbol):
+                result = _made(_in_parts(symbol, operands))
             elif symbol.op.kind == "composite" and not is_wide(symbol):
                 result = _expansion(symbol, operands)
             elif _is_long_reduction(symbol):
@@ -159,7 +174,7 @@ def _scalar_key(value: float | complex) -> tuple[str, str]:
 def _is_widened_product(symbol: Symbol) -> bool:
     """Returns whether a product of int32 is one of int8 that are cast first, none of them constant.
 
-    Products with constant codes are found later, with their zero points (`integer_products.py`).
+    Products with constant codes are found later, with their zero points (`products/integer_products.py`).
     """
     if symbol.op.name != "matmul" or symbol.dtype is not int32 or symbol.attrs["accumulate"] is not int32:
         return False
@@ -200,13 +215,14 @@ def _is_long_reduction(symbol: Symbol) -> bool:
 
 
 def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:
-    """Reduces to partial results along one axis first, and reduces these second. The axis is the longest
-    reduced one; when it is long it is cut into equal parts, and a remainder that does not fill a part is
-    reduced by itself and combined. Where all axes are short, partial results lie along several of them."""
+    """Reduces to partial results along one axis first, and reduces these second. The axis is the outermost reduced one in
+    memory that is long enough, so that a part reads what lies together; when it is long it is cut into equal parts, and a
+    remainder that does not fill a part is reduced by itself and combined. Where all axes are short, partial results lie
+    along several of them."""
     graph, name = x.graph, symbol.op.name
     sizes = [extent for extent in x.shape if isinstance(extent, int)]
     axes: tuple[int, ...] = tuple(symbol.attrs["axes"])
-    axis = max(axes, key=lambda a: sizes[a])
+    axis = next((a for a in _outermost_first(x, axes) if sizes[a] >= _PARTS[0]), axes[0])
     others = tuple([a for a in axes if a != axis])
     keepdims = symbol.attrs["keepdims"]
 
@@ -233,6 +249,14 @@ def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:
         rest = reduce(_sliced(x, axis, parts * length, sizes[axis]), axes, True)
         result = graph.apply(symbol.op.combine, (result, rest))
     return result if keepdims else _dropped(result, symbol)
+
+
+def _outermost_first(x: Symbol, axes: tuple[int, ...]) -> list[int]:
+    """Returns axes in the order in which they lie in memory, outermost first: of what a permutation reads, or of x itself."""
+    while x.op.kind == "map" and x.inputs and x.inputs[0].shape == x.shape:
+        x = x.inputs[0]
+    order = x.attrs["axes"] if x.op.name == "permute" else range(len(x.shape))
+    return sorted(axes, key=lambda axis: order[axis])
 
 
 def _enough(axes: tuple[int, ...], sizes: list[int]) -> tuple[int, ...]:

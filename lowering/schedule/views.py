@@ -84,7 +84,7 @@ def windows_below(symbol: Symbol, in_memory: Callable[[Symbol], bool]) -> Symbol
 def unsigned_codes(symbol: Symbol) -> Symbol:
     """Returns the codes in uint8 that `symbol` reads as int8 by flipping their highest bit; any other symbol as it is.
 
-    `graph_passes/integer_products.py` states products of codes so.
+    `graph_passes/products/integer_products.py` states products of codes so.
     """
     if symbol.op.name != "bitwise_xor" or symbol.dtype is not int8:
         return symbol

@@ -61,8 +61,9 @@ STREAMED_ROWS, STREAMED_BLOCK = 128, 1 << 17
 STREAMED_STEPS, STREAMED_PIECE = (32, 128), 1 << 15
 """The fewest and the most steps of k of such a block, and the elements of the operand that it reads before the sums of another
 row: the sums of many columns leave the first-level cache, those of few are loaded and stored too often after few steps."""
-MAX_ROW = 16384
-"""Longest rows of a matrix that its product with a vector reads whole, as they lie in memory."""
+MAX_ROW, FEW_ROWS = 16384, 32
+"""Longest rows of a matrix that its product with a vector reads whole, as they lie in memory, and the fewest rows that do in a
+cache."""
 MAX_STREAMED_COLUMNS, MIN_STREAMED_COLUMNS = 4096, 128
 LARGE_PRODUCT_ROWS, SMALL_PRODUCT_ROWS, MIN_PRODUCT_ROWS = (256, 128), 64, 32
 TILES, MIN_TILES, MIN_TILES_DEPTH = 32, 8, 64
@@ -343,7 +344,7 @@ def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple
         columns, blocks[first.m] = WIDE_COLUMNS, min(blocks[first.m], SMALL_PRODUCT_ROWS)
     if tiled:
         depth = min(depth, _tiles_depth(nest, first, limits))
-    row = _whole_row(nest, first)
+    row = _whole_row(nest, first, limits)
     if row is not None:
         depth = row
         if first.m is not None:
@@ -367,13 +368,22 @@ def _writes_more_than_it_sums(nest: Nest, product: Product, limits: HostLimits) 
     return depth <= SHORT and columns >= WIDE_COLUMNS // 2 and 4 * rows * columns >= limits.l2_bytes
 
 
-def _whole_row(nest: Nest, product: Product) -> int | None:
-    """Returns the steps of k of a block of a matrix times a vector of floats, whose rows are read whole; None of others."""
+def _whole_row(nest: Nest, product: Product, limits: HostLimits) -> int | None:
+    """Returns the steps of k of a block of a matrix times a vector of floats, whose rows are read whole; None of others.
+
+    Each program copies the vector: rows of a matrix that is in a cache are read in pieces where that is much, or more than the
+    first-level cache has.
+    """
     extent, depth = nest.axes[product.n].extent if product.n is not None else 1, nest.axes[product.k].extent
     left = nest.body[nest.body[product.number].operands[0]]
     if type(extent) is not int or extent != 1 or left.op != "load" or left.dtype.name not in ("float32", "float64"):
         return None
     if left.attrs["at"].coefficient(product.k) != 1 or type(depth) is not int or not PRODUCT_DEPTH < depth <= MAX_ROW:
+        return None
+    rows = rows_extent(nest, product)
+    if type(rows) is int and rows * depth * left.dtype.itemsize < 8 * limits.l2_bytes and (
+        rows < FEW_ROWS or depth * left.dtype.itemsize > limits.l1_bytes // 4
+    ):
         return None
     return power_of_two(depth)
 
@@ -394,7 +404,8 @@ def _streamed_block(nest: Nest, product: Product, limits: HostLimits) -> tuple[i
         return None
     columns = min(MAX_STREAMED_COLUMNS, STREAMED_BLOCK // power_of_two(max(rows, 32)), power_of_two(extent))
     least = MIN_STREAMED_COLUMNS * (2 if rows == 1 else 1)
-    while columns > least and not _keeps_busy(extent, columns, limits.threads):
+    others = _programs(nest, product, max(1, rows), max(1, extent))
+    while columns > least and others < 2 * limits.threads and not _keeps_busy(extent, columns, limits.threads):
         columns //= 2
     if rows == 1:
         return columns, PRODUCT_DEPTH // 2

@@ -244,7 +244,7 @@ class Dots:
             found = Stored(c.shape, c.elem, turned.pointer, turned.strides[::-1], turned.memory)
             return found if into is None else self.nests.materialize(found, into, wanted.result)
         if c.shape[1] == 1:
-            return self._matrix_vector(a, b, c, precision, into)
+            return self._matrix_vector(a, b, c, precision, into, rows_of(wanted.result))
         if a.elem == "i8" and c.elem == "i32":
             return self._dot_int8(a, b, c, into, wanted.result)
         if (a.elem, b.elem, c.elem) == ("bf16", "bf16", "f32") and ev.target.multiplies_pairs and not ordered:
@@ -309,7 +309,9 @@ class Dots:
             self._multiply_into(found, a, b, c, precision, True, EVERYTHING, True)
         return found if into is None else self.nests.materialize(found, into)
 
-    def _matrix_vector(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None) -> Stored:
+    def _matrix_vector(
+        self, a: Node, b: Node, c: Node, precision: str, into: Stored | None, wanted: Sequence[Bound]
+    ) -> Stored:
         """Emits a product with one column: row by row, vectors along k. (The panels write whole vectors of columns.)"""
         tf32 = precision == "tf32" and c.elem == "f32"
         multiply, add = ("arith.muli", "arith.addi") if c.elem[0] == "i" else ("arith.mulf", "arith.addf")
@@ -320,14 +322,14 @@ class Dots:
         product = cut(Map(a.shape, elem, multiply, (rows, view(memory, a.shape, (1, None)))), limits)
         left, right, total = object(), object(), object()
         combine = Combine((left, right), ((add, elem, total, (left, right), (elem, elem), {}),), (total,))
-        sums = reduce(self.nests, [product], 1, combine)[0]
+        sums = reduce(self.nests, [product], 1, combine, wanted)[0]
         assert isinstance(sums, Stored)
         result: Node = Stored(c.shape, elem, sums.pointer, (sums.strides[0], 0), sums.memory)
         if into is not None or not is_zero(c):
             result = Map(c.shape, elem, add, (self._converted(c if into is None else into, elem, False), result))
         elif isinstance(result, Stored) and elem == c.elem:
             return result
-        return self.nests.materialize(result if elem == c.elem else _rounded(result, c.elem), into)
+        return self.nests.materialize(result if elem == c.elem else _rounded(result, c.elem), into, wanted)
 
     def _dot_int8(
         self, a: Node, b: Node, c: Node, into: Stored | None, wanted: Sequence[Bound], left: Operand | None = None,

@@ -1,8 +1,8 @@
 """Finds left operands of int8 that memory holds as unsigned bytes, which some processors multiply as they are.
 
 A graph of codes in uint8 states such an operand as the codes with their highest bit flipped: q ^ 0x80 is q - 128 as int8
-(`graph_passes/integer_products.py`). `vpdpbusd` takes unsigned bytes on its left, and a kernel of int8 would flip the bit back
-in each quad, on one of the two ports that multiply.
+(`graph_passes/products/integer_products.py`). `vpdpbusd` takes unsigned bytes on its left, and a kernel of int8 would flip the
+bit back in each quad, on one of the two ports that multiply.
 """
 
 from __future__ import annotations

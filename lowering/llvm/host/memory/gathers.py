@@ -42,7 +42,9 @@ def are_few_apart(module: Module, size: int, stride: int, masks: Sequence[V | No
     given = [mask for mask in masks if mask is not None]
     if given and ("avx512f" not in module.features or is_constant(index) or any(map(is_constant, given))):
         return False
-    return stride in (2, 3, 4) and size in (4, 8) and "avx2" in module.features
+    if size in (1, 2) and "avx512bw" not in module.features:  # nothing else loads bytes under a mask
+        return False
+    return stride in (2, 3, 4) and size in (1, 2, 4, 8) and "avx2" in module.features
 
 
 def _spread(f: Function, mask: V | None, n: int, stride: int) -> V:

@@ -12,7 +12,7 @@ import joinery as jn
 import numpy as np
 import onnxruntime
 import pytest
-from joinery.lowering.graph_passes.integer_products import with_integer_products
+from joinery.lowering.graph_passes.products.integer_products import with_integer_products
 
 from .....support.convolutions import convolved
 from .....support.onnx_models import model, node, value

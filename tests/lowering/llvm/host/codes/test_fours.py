@@ -7,7 +7,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.lowering.graph_passes.integer_products import with_integer_products
+from joinery.lowering.graph_passes.products.integer_products import with_integer_products
 
 F = np.float32
 CHANNELS = [1, 3, 15, 16, 17, 24, 32, 33, 63, 64, 70, 130]

@@ -15,11 +15,11 @@ HERE = host_target()
 TARGETS = [
     target for target, feature in (("x86-64-v3", "avx2"), ("x86-64-v4", "avx512vl")) if HERE.has(feature)
 ] or [None]  # fmt: skip
-EXTENTS = (1, 2, 3, 7, 8, 9, 16, 17, 18, 33, 51, 102)
+EXTENTS = (1, 2, 3, 7, 8, 9, 16, 17, 18, 33, 51, 102, 130)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "float16"])
 def test_nothing_beyond_an_array_is_read_or_written(dtype: str, target: str | None) -> None:
     fence = Fence(at_end=True)
     for stride in (2, 3, 4):
@@ -29,7 +29,7 @@ def test_nothing_beyond_an_array_is_read_or_written(dtype: str, target: str | No
             parts = [x[first::stride] for first in range(stride)]
             made += [parts[0] + parts[-1], jn.stack([part + 1 for part in parts], -1)]
         graph.output(*made)
-        arrays = [fence.copy(np.arange(each * stride, dtype=dtype), 8) for each in EXTENTS]
+        arrays = [fence.copy((np.arange(each * stride) % 120).astype(dtype), 8) for each in EXTENTS]
         model = jn.compile(graph, device="cpu", target=target, threads=1, cache=False)
         found = iter(model(*arrays))
         for x in arrays:
@@ -47,7 +47,7 @@ def test_one_element_of_a_register_is_widened(dtype: str) -> None:
         assert np.array_equal(found, x.astype(wide))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "int8", "float16"])
 @pytest.mark.parametrize("pads", [(1, 0), (0, 1), (1, 1), (0, 2)])
 def test_short_padded_rows_without_registers_for_masks(pads: tuple[int, int], dtype: str) -> None:
     """LLVM 22 mixed up lanes of masks that several loads of elements apart shared, for x86-64-v3."""

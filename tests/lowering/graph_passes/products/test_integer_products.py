@@ -9,9 +9,9 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.lowering.graph_passes.integer_products import with_integer_products
+from joinery.lowering.graph_passes.products.integer_products import with_integer_products
 
-from ...support.tiers import both_tiers
+from ....support.tiers import both_tiers
 
 F = np.float32
 RNG = np.random.default_rng(11)

@@ -26,14 +26,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...graph.graph import Graph
-from ...graph.ops.attributes import Attributes
-from ...graph.ops.control import has_control
-from ...graph.symbol import Symbol
-from ...promotion.arrays import Array
-from ...promotion.dataclass import dataclass
-from ...promotion.dtype import DType, float32, int8, int32, uint8
-from .constant_values import MAX_WEIGHTS, constant_value, viewed
+from ....graph.graph import Graph
+from ....graph.ops.attributes import Attributes
+from ....graph.ops.control import has_control
+from ....graph.symbol import Symbol
+from ....promotion.arrays import Array
+from ....promotion.dataclass import dataclass
+from ....promotion.dtype import DType, float32, int8, int32, uint8
+from ..constant_values import MAX_WEIGHTS, constant_value, viewed
 
 SCALES = 2.0**-48, 2.0**48
 """Scales are 0 or between these: then no product or sum of either form overflows, or is denormal, as long as sums are int32."""

@@ -8,7 +8,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.lowering.graph_passes.integer_products import with_integer_products
+from joinery.lowering.graph_passes.products.integer_products import with_integer_products
 
 F = np.float32
 CODES = {"int8": np.int8, "uint8": np.uint8}

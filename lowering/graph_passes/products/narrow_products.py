@@ -5,12 +5,12 @@ A product of blocks would be one of blocks that are filled up, mostly with zeros
 
 from __future__ import annotations
 
-from ...graph.dims.dim import Dim
-from ...graph.ops.building import apply
-from ...graph.protocols import SymbolLike
-from ...graph.symbol import Symbol
-from ...promotion.dtype import float32, float64
-from ..schedule.interleaving import MAX_PARTS, MIN_ROWS
+from ....graph.dims.dim import Dim
+from ....graph.ops.building import apply
+from ....graph.protocols import SymbolLike
+from ....graph.symbol import Symbol
+from ....promotion.dtype import float32, float64
+from ...schedule.interleaving import MAX_PARTS, MIN_ROWS
 
 
 def is_narrow_product(symbol: Symbol) -> bool:

@@ -1,0 +1,50 @@
+"""Sums of many integers at few positions (histograms), which are computed in parts that are added up.
+
+Updates come one after the other, and which element an update is for is known only when it comes: one thread takes them all.
+Parts have elements of their own. Integers add up to the same in any order; floats do not, and are left in theirs.
+"""
+
+from __future__ import annotations
+
+from ...graph.ops.building import apply
+from ...graph.protocols import SymbolLike
+from ...graph.symbol import Symbol
+
+MANY = 65536
+"""Updates from which on there are parts."""
+_PARTS = 8
+_EACH = 4
+"""Updates that there are for each element of all parts, which are made and added up besides."""
+
+
+def is_long_scatter(symbol: Symbol) -> bool:
+    """Returns whether a symbol adds many integers to few elements along one axis."""
+    if symbol.op.name != "scatter" or symbol.attrs["reduction"] != "add" or not symbol.dtype.is_integer:
+        return False
+    target, positions = symbol.shape, symbol.inputs[1].shape
+    if len(target) != 1 or not isinstance(target[0], int) or not isinstance(positions[0], int):
+        return False
+    return positions[0] >= MANY and 1 <= target[0] <= positions[0] // (_PARTS * _EACH)
+
+
+def scatter_in_parts(target: Symbol, positions: Symbol, updates: Symbol) -> SymbolLike:
+    """Returns what a long scatter makes of its operands: the sums of the parts, and of updates that are no whole part."""
+    (elements,), (count,) = target.shape, positions.shape
+    assert isinstance(elements, int)
+    assert isinstance(count, int)
+    length = count // _PARTS
+    whole = length * _PARTS
+
+    def cut(of: SymbolLike, start: int, stop: int) -> SymbolLike:
+        return of if stop - start == count else apply("slice", of, starts=(start,), stops=(stop,), steps=(1,))
+
+    def parted(of: SymbolLike) -> SymbolLike:
+        return apply("reshape", cut(of, 0, whole), shape=(_PARTS, length))
+
+    zeros = apply("broadcast_to", target.graph.scalar(0, target.dtype), shape=(_PARTS, elements))
+    sums = apply("scatter", zeros, parted(positions), parted(updates), axis=1, reduction="add")
+    total = apply("reduce_sum", sums, axes=(0,), keepdims=False)
+    if whole < count:
+        return apply("add", apply("scatter", target, cut(positions, whole, count), cut(updates, whole, count), axis=0,
+                                  reduction="add"), total)  # fmt: skip
+    return apply("add", target, total)
