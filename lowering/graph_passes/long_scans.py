@@ -62,7 +62,7 @@ def scan_in_parts(symbol: Symbol, x: Symbol) -> SymbolLike:
 
     whole: SymbolLike = x if not rest else cut(x, rest, length) if reverse else cut(x, 0, length - rest)
     divided = apply("reshape", whole, shape=(*rows, parts, length // parts))
-    totals = _totals(kind, divided)
+    totals = _totals(kind, x, divided)
     nothing = apply("broadcast_to", x.graph.scalar(_NOTHING[kind], x.dtype), shape=(*rows, 1))
     others = cut(totals, 1, parts) if reverse else cut(totals, 0, parts - 1)
     before = apply(kind, joined(nothing, others), axis=last, exclusive=False, reverse=reverse)
@@ -77,14 +77,14 @@ def scan_in_parts(symbol: Symbol, x: Symbol) -> SymbolLike:
     return joined(found, apply(combine, apply(kind, end, axis=last, exclusive=exclusive, reverse=reverse), all_before))
 
 
-def _totals(kind: str, parts: SymbolLike) -> SymbolLike:
-    """Returns what each part comes to. A running sum of nothing but -0.0, whose bits are the lowest integer, is -0.0, where
-    `reduce_sum` is 0."""
+def _totals(kind: str, x: Symbol, parts: SymbolLike) -> SymbolLike:
+    """Returns what each part of x comes to. A running sum of nothing but -0.0, whose bits are the lowest integer, is -0.0,
+    where `reduce_sum` is 0."""
     inner, (reduction, _) = len(parts.shape) - 1, _KINDS[kind]
     found = apply(reduction, parts, axes=(inner,), keepdims=False)
     if kind != "cumsum":
         return found
-    bits = int32 if parts.dtype is float32 else int64
+    bits = int32 if x.dtype is float32 else int64
     highest = apply("reduce_max", apply("bitcast", parts, dtype=bits), axes=(inner,), keepdims=False)
-    only_zeros = apply("equal", highest, parts.graph.scalar(bits.min_value, bits))
-    return apply("where", only_zeros, parts.graph.scalar(-0.0, parts.dtype), found)
+    only_zeros = apply("equal", highest, x.graph.scalar(bits.min_value, bits))
+    return apply("where", only_zeros, x.graph.scalar(-0.0, x.dtype), found)
