@@ -76,6 +76,19 @@ def test_rows_of_any_alignment_and_length(type_: str, again: str) -> None:
     assert any("!nontemporal" in lowered.llvm_ir for lowered in k._host.values())
 
 
+@pytest.mark.parametrize(("columns", "past"), [(2, False), (7, False), (16, True), (64, True)])
+def test_rows_shorter_than_a_cache_line_are_written_to_the_caches(columns: int, past: bool) -> None:
+    """The rest of the line is another program's: lines that went to memory in parts took ten times as long."""
+    shapes = [(columns, 70, 4096), (4096, 70, columns)]
+    graph = jn.Graph("g", inputs=[jn.TensorType("float32", shape, f"x{i}") for i, shape in enumerate(shapes)])
+    x, y = graph.inputs
+    graph.output(jn.permute(x, (2, 1, 0)) + y)
+    model = jn.compile(graph, device="cpu", cache=False)
+    assert ("!nontemporal" in (model.kernels[0].llvm_ir or "")) == past
+    arrays = [np.random.default_rng(columns).standard_normal(shape).astype(np.float32) for shape in shapes]
+    assert np.array_equal(model(*arrays), arrays[0].transpose(2, 1, 0) + arrays[1])
+
+
 @pytest.mark.parametrize("offset", [0, 4, 60])
 @pytest.mark.parametrize("axis", range(4))
 def test_deep_blocks_start_at_a_whole_vector(axis: int, offset: int) -> None:
