@@ -362,6 +362,9 @@ class LoopNests:
         inner = self.inner_dim(pointers.shape)
         contiguous = ev.is_affine(pointers, inner) and stride_of(pointers, inner) == 1
         past = streaming and contiguous and not rest and self._fills_lines(pointers, inner)
+        # The end of a row that begins anywhere is written to the caches, in a line of which the rest would go past them.
+        is_cut = len(pointers.shape) > 1 and any(bound.dim == inner for bound in bounds)
+        in_lines = not self.rows_apart and not is_cut
         to_lines = past and self.rows_apart and size * pointers.shape[inner] >= _LONG_ROW
         to_lines = to_lines and self._may_start_anywhere(nodes, pointers.shape, inner)
 
@@ -382,7 +385,7 @@ class LoopNests:
                 elif guard is None:
                     known = CACHE_LINE if to_lines else ev.s.multiple(ev.row_pointer(pointers, here, dim))
                     known = math.gcd(CACHE_LINE, n * size, known)
-                    goes_past = past and known >= _SHORTEST and (to_lines or known == CACHE_LINE or not self.rows_apart)
+                    goes_past = past and known >= _SHORTEST and (to_lines or known == CACHE_LINE or in_lines)
                     f.store(data, pointer, known if goes_past else size, nontemporal=goes_past)
                 elif only_first_lane(tail):
                     # LLVM 22 writes four bytes for a truncated 16-bit vector under a constant mask of one lane

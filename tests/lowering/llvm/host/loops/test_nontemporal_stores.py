@@ -89,6 +89,17 @@ def test_rows_shorter_than_a_cache_line_are_written_to_the_caches(columns: int, 
     assert np.array_equal(model(*arrays), arrays[0].transpose(2, 1, 0) + arrays[1])
 
 
+@pytest.mark.parametrize(("columns", "past"), [(74, False), (96, True), (1024, True)])
+def test_rows_whose_ends_are_in_lines_of_the_next_one_are_written_to_the_caches(columns: int, past: bool) -> None:
+    graph = jn.Graph("g", inputs=[jn.TensorType("float64", shape, name) for name, shape in (("x", (3000, columns)), ("y", (columns,)))])
+    x, y = graph.inputs
+    graph.output(x * y)
+    model = jn.compile(graph, device="cpu", cache=False)
+    assert ("!nontemporal" in (model.kernels[0].llvm_ir or "")) == past
+    arrays = [np.random.default_rng(columns).standard_normal(each.shape) for each in graph.inputs]
+    assert np.array_equal(model(*arrays), arrays[0] * arrays[1])
+
+
 @pytest.mark.parametrize("offset", [0, 4, 60])
 @pytest.mark.parametrize("axis", range(4))
 def test_deep_blocks_start_at_a_whole_vector(axis: int, offset: int) -> None:
