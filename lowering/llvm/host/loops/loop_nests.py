@@ -408,8 +408,8 @@ class LoopNests:
         self.nest(pointers.shape, bounds, [*nodes, anchor], effect, first, whole=past)
 
     def _fills_lines(self, pointers: Pointers, inner: int) -> bool:
-        """Whether a store's rows are a cache line at least, or lie side by side: a line whose rest another program writes would go
-        to memory in parts."""
+        """Whether a store's rows are a cache line at least, or lie side by side: a line whose rest another program writes would
+        go to memory in parts."""
         extent = pointers.shape[inner]
         if memory_size(pointers.pointee) * extent >= CACHE_LINE:
             return True
