@@ -361,7 +361,10 @@ class LoopNests:
         size = memory_size(pointers.pointee)
         inner = self.inner_dim(pointers.shape)
         contiguous = ev.is_affine(pointers, inner) and stride_of(pointers, inner) == 1
-        past = streaming and contiguous and not rest
+        past = streaming and contiguous and not rest and self._fills_lines(pointers, inner)
+        # The end of a row that begins anywhere is written to the caches, in a line of which the rest would go past them.
+        is_cut = len(pointers.shape) > 1 and any(bound.dim == inner for bound in bounds)
+        in_lines = not self.rows_apart and not is_cut
         to_lines = past and self.rows_apart and size * pointers.shape[inner] >= _LONG_ROW
         to_lines = to_lines and self._may_start_anywhere(nodes, pointers.shape, inner)
 
@@ -382,7 +385,7 @@ class LoopNests:
                 elif guard is None:
                     known = CACHE_LINE if to_lines else ev.s.multiple(ev.row_pointer(pointers, here, dim))
                     known = math.gcd(CACHE_LINE, n * size, known)
-                    goes_past = past and known >= _SHORTEST and (to_lines or known == CACHE_LINE or not self.rows_apart)
+                    goes_past = past and known >= _SHORTEST and (to_lines or known == CACHE_LINE or in_lines)
                     f.store(data, pointer, known if goes_past else size, nontemporal=goes_past)
                 elif only_first_lane(tail):
                     # LLVM 22 writes four bytes for a truncated 16-bit vector under a constant mask of one lane
@@ -403,6 +406,17 @@ class LoopNests:
 
         first = partial(to_line, ev, pointers, bounds, inner) if to_lines else None
         self.nest(pointers.shape, bounds, [*nodes, anchor], effect, first, whole=past)
+
+    def _fills_lines(self, pointers: Pointers, inner: int) -> bool:
+        """Whether a store's rows are a cache line at least, or lie side by side: a line whose rest another program writes would
+        go to memory in parts."""
+        extent = pointers.shape[inner]
+        if memory_size(pointers.pointee) * extent >= CACHE_LINE:
+            return True
+        above = [dim for dim in range(inner) if pointers.shape[dim] > 1]
+        if not above:
+            return True  # a row by itself, which the next program goes on with
+        return self.ev.is_affine(pointers, above[-1]) and 0 < stride_of(pointers, above[-1]) <= extent  # masks end rows earlier
 
     def _store_flat(self, pointers: Pointers, value: Node, mask: Node | None, streaming: bool) -> bool:
         flat = self.flattened(pointers.shape, [value] if mask is None else [value, mask])

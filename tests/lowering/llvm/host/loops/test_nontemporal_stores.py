@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import joinery as jn
@@ -9,6 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from joinery.interface.native import facts
+from joinery.lowering.choices.options import Options
+from joinery.lowering.host_stages import HostBackend
+from joinery.lowering.llvm.compile import host_target
+from joinery.lowering.pipeline import tile_graph
 
 from .....support.kernels.deep_blocks import Text
 
@@ -74,6 +79,28 @@ def test_rows_of_any_alignment_and_length(type_: str, again: str) -> None:
                     inside[here] = (x[here] + x[here]).astype(dtype)
                 np.testing.assert_array_equal(around, expected, f"n {n}, stride {stride}, offset {offset}")
     assert any("!nontemporal" in lowered.llvm_ir for lowered in k._host.values())
+
+
+def goes_past(shapes: list[tuple[int, ...]], dtype: str, make: Callable[..., jn.Symbol]) -> bool:
+    """Whether a graph's code has stores that bypass the caches, where these hold one byte."""
+    graph = jn.Graph("g", inputs=[jn.TensorType(dtype, shape, f"x{number}") for number, shape in enumerate(shapes)])
+    graph.output(make(*graph.inputs))
+    arrays = [np.random.default_rng(len(shape)).standard_normal(shape).astype(dtype) for shape in shapes]
+    assert np.array_equal(jn.compile(graph, device="cpu")(*arrays), jn.evaluate(graph, *arrays))
+    backend = HostBackend(replace(host_target(), l3_bytes=1))
+    return "!nontemporal" in backend.lower(tile_graph(graph, backend, Options()), Options()).text()
+
+
+@pytest.mark.parametrize(("columns", "past"), [(2, False), (7, False), (16, True), (64, True)])
+def test_rows_shorter_than_a_cache_line_are_written_to_the_caches(columns: int, past: bool) -> None:
+    """The rest of the line is another program's: lines that went to memory in parts took ten times as long."""
+    shapes = [(columns, 6, 128), (128, 6, columns)]
+    assert goes_past(shapes, "float32", lambda x, y: jn.permute(x, (2, 1, 0)) + y) == past
+
+
+@pytest.mark.parametrize(("columns", "past"), [(74, False), (96, True), (1024, True)])
+def test_rows_whose_ends_are_in_lines_of_the_next_one_are_written_to_the_caches(columns: int, past: bool) -> None:
+    assert goes_past([(300, columns), (columns,)], "float64", lambda x, y: x * y) == past
 
 
 @pytest.mark.parametrize("offset", [0, 4, 60])
