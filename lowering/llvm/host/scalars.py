@@ -35,6 +35,7 @@ class Scalars:
         self.f = function
         self._scopes: list[dict[tuple[str, ...], V]] = [{}]
         self._multiple: dict[str, int] = {}
+        self._steps: dict[str, int] = {}
         self.narrow: set[str] = set()  # i64 values that fit i32
 
     @contextmanager
@@ -61,6 +62,13 @@ class Scalars:
 
     def assume_multiple(self, v: V, n: int) -> None:
         self._multiple[v.operand()] = n
+
+    def step(self, v: V) -> int | None:
+        """Returns by how much a value is more in the next program, if that is always the same and known."""
+        return 0 if is_constant(v) else self._steps.get(v.operand())
+
+    def assume_step(self, v: V, step: int) -> None:
+        self._steps[v.operand()] = step
 
     def follow_multiple(self, op: str, result: V, operands: Sequence[V]) -> None:
         """Keeps powers of two that divide the operands of an i32 operation: they divide its result, though it may wrap."""
@@ -104,7 +112,13 @@ class Scalars:
                 return a
         elif a.operand() > b.operand():
             a, b = b, a
-        return self._binary("add", a, b, math.gcd(self.multiple(a), self.multiple(b)))
+        total = self._binary("add", a, b, math.gcd(self.multiple(a), self.multiple(b)))
+        return self._stepping(total, self.step(a), self.step(b))
+
+    def _stepping(self, total: V, one: int | None, two: int | None) -> V:
+        if one is not None and two is not None:
+            self.assume_step(total, one + two)
+        return total
 
     def sub(self, a: V, b: V) -> V:
         if is_constant(b):
@@ -125,7 +139,13 @@ class Scalars:
                 return a
         elif a.operand() > b.operand():
             a, b = b, a
-        return self._binary("mul", a, b, self.multiple(a) * self.multiple(b))
+        product = self._binary("mul", a, b, self.multiple(a) * self.multiple(b))
+        return self._stepping(product, self._times(a, b), 0)
+
+    def _times(self, a: V, b: V) -> int | None:
+        """Returns the step of a value times a constant."""
+        step = self.step(a)
+        return step * b.number if step is not None and is_constant(b) else None
 
     def _choose(self, name: str, a: V, b: V) -> V:
         if is_constant(a) and is_constant(b):
