@@ -246,7 +246,8 @@ def first_in_blocks(keys: SymbolLike, k: int, least: int) -> SymbolLike:
     count = -(-extent // size)
     low, high = (0,) * rank, (*(0,) * (rank - 1), count * size - extent)
     padded = _apply("pad", keys, low=low, high=high, mode="constant", value=int(keys.dtype.max_value)) if high[-1] else keys
-    lowest = _apply("reduce_min", _apply("reshape", padded, shape=(*keys.shape[:-1], count, size)), axes=(rank,), keepdims=False)
+    cut = _apply("reshape", padded, shape=(*keys.shape[:-1], count, size))
+    lowest = _apply("reduce_min", cut, axes=(rank,), keepdims=False)
     blocks = _first_positions(lowest, k)
     blocks = _apply("take_along_axis", blocks, _sorted_positions(_cast(blocks, int32)), axis=rank - 1)
     first = _apply("reshape", _apply("mul", blocks, size), shape=(*keys.shape[:-1], k, 1))

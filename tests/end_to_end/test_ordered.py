@@ -470,7 +470,7 @@ def test_a_few_of_long_lines(shape: tuple[int, int], k: int, dtype: Any, largest
 
 ENDS = {"int64": (-(1 << 63), (1 << 63) - 1), "uint64": (0, (1 << 64) - 1)}
 WIDE = (("int64", 1), ("int64", 3), ("float64", 6), ("uint64", 5), ("float64", 12), ("int64", 40))
-"""Elements of 64 bits, and how many of them are wanted: one, few that are found one after the other, more of them by sorting."""
+"""Elements of 64 bits, and how many of them are wanted: one, few that are found one after the other, more by sorting."""
 
 
 @pytest.mark.parametrize(("wanted", "n"), each(WIDE, (40, 131, 512, 1025, 4099), times=1))

@@ -10,8 +10,8 @@ those elements are read next on whose side there is less room.
 
 The pivot is a median of elements at even distances. An adversary who knows that can make partitions one-sided, so the number
 of partitions that a part has behind it is limited, as in introsort (Musser, "Introspective sorting and selection algorithms",
-1997): what is left then is sorted as a heap. Pivots are bounds of the parts that they divide, so that a part of equal elements is
-found by the partition that takes the others out: of one whose elements are at least the pivot, those are taken out that equal it.
+1997): what is left then is sorted as a heap. Pivots are bounds of the parts that they divide, so that a part of equal elements
+is found by the partition that takes the others out: where no element is below the pivot, those are taken out that equal it.
 """
 
 from __future__ import annotations
@@ -162,14 +162,16 @@ class SortedLine(Part):
         f.start(take)
         last = f.sub(top, i64(1))
         slot_of_last = f.gep(waiting, f.mul(last, i64(STATE)), "i64")
-        again(*[f.load(kind, f.gep(slot_of_last, 8 * number), int(kind[1:]) // 8) for number, kind in enumerate(types[:STATE])], last)
+        waited = [f.load(kind, f.gep(slot_of_last, 8 * at), int(kind[1:]) // 8) for at, kind in enumerate(types[:STATE])]
+        again(*waited, last)
 
         f.start(done)
         f.ret()
-        f.lines[slot] = "\n".join(
-            f"  {value.operand()} = phi {value.type} " + ", ".join(f"[ {values[number].operand()}, %{block} ]" for values, block in ways)
-            for number, value in enumerate(state)
-        )
+        merged = []
+        for number, value in enumerate(state):
+            sources = ", ".join(f"[ {values[number].operand()}, %{block} ]" for values, block in ways)
+            merged.append(f"  {value.operand()} = phi {value.type} {sources}")
+        f.lines[slot] = "\n".join(merged)
         module.add(f)
 
 
@@ -189,6 +191,7 @@ class SortedLine(Part):
         f.cond_branch(f.icmp("eq", at, end), done, following)
         f.start(following)
         next_at = f.smin(f.add(at, i64(self.lanes)), end)
+        # the phi above names what is computed here
         f.emit(f"{further.operand()} = add i64 {next_at.operand()}, 0")
         f.branch(compared)
         f.start(mixed)
