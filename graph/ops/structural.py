@@ -215,8 +215,9 @@ COMPOSITES = (
     _row("sorted_positions", "composite", 1, "Positions (int64) along the last axis, `axis`, that put int32 keys in order, "
          "equal ones in that of their positions.", POSITION, shape.along_axis, ("axis",), demand=demands.keys,
          traits="internal"),
-    _row("least_positions", "composite", 1, "Positions (int64) of the `k` least int32 keys along the last axis, `axis`, in "
-         "order.", POSITION, shape.top, ("axis", "k"), demand=demands.keys, traits="internal"),
+    _row("least_positions", "composite", 1, "Positions (int64) of the `k` least int32 or int64 keys along the last axis, "
+         "`axis`, in order, equal ones in that of their positions.", POSITION, shape.top, ("axis", "k"), demand=demands.keys,
+         traits="internal"),
     _row("top_positions", "composite", 1, "Positions (int64) of the `k` largest or smallest elements along `axis`, in order: "
          "the first `k` of argsort.", POSITION, shape.top, ("axis", "k", "largest"), demand=demands.orderable,
          traits="any_dtype internal", onnx=("TopK", 11)),
