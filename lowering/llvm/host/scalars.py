@@ -36,6 +36,7 @@ class Scalars:
         self._scopes: list[dict[tuple[str, ...], V]] = [{}]
         self._multiple: dict[str, int] = {}
         self._steps: dict[str, int] = {}
+        self._remainders: dict[str, tuple[frozenset[int], int]] = {}  # those of a value, and by what it is divided
         self.narrow: set[str] = set()  # i64 values that fit i32
 
     @contextmanager
@@ -125,7 +126,10 @@ class Scalars:
             return self.add(a, self.constant(-b.number))
         if a == b:
             return ZERO
-        return self._binary("sub", a, b, math.gcd(self.multiple(a), self.multiple(b)))
+        result = self._binary("sub", a, b, math.gcd(self.multiple(a), self.multiple(b)))
+        if is_constant(a) and (divisor := self.multiple(b) & -self.multiple(b)) > 1:
+            self._remainders[result.operand()] = frozenset({a.number % divisor}), divisor
+        return result
 
     def mul(self, a: V, b: V) -> V:
         if is_constant(a):
@@ -154,7 +158,27 @@ class Scalars:
             return a
         key = (name, *sorted((a.operand(), b.operand())))
         found = self.known(key)
-        return found if found is not None else self.remember(key, self.f.intrinsic(name, [a, b]))
+        if found is None:
+            found = self.remember(key, self.f.intrinsic(name, [a, b]))
+            self._follow_remainders(found, a, b)
+        return found
+
+    def _follow_remainders(self, chosen: V, a: V, b: V) -> None:
+        """Keeps the remainders of two values for a third one, which is either of them."""
+        divisors = [d for v in (a, b) if (d := self._remainders.get(v.operand(), (None, 0))[1])]
+        found = [self.remainders(v, min(divisors)) for v in (a, b)] if divisors else [None]
+        known = [each for each in found if each is not None]
+        if len(known) == 2:
+            self._remainders[chosen.operand()] = known[0] | known[1], min(divisors)
+
+    def remainders(self, v: V, n: int) -> frozenset[int] | None:
+        """Returns what a value modulo a power of two may be; None where that is not known to be a few numbers."""
+        if is_constant(v):
+            return frozenset({v.number % n})
+        known, divisor = self._remainders.get(v.operand(), (frozenset[int](), 1))
+        if divisor % n == 0:
+            return frozenset([each % n for each in known])
+        return frozenset({0}) if self.multiple(v) % n == 0 else None
 
     def min(self, a: V, b: V) -> V:
         return self._choose("smin", a, b)
