@@ -62,8 +62,8 @@ class Panel:
 
     unit: elements of a row of A are neighbours.  adjacent: instead, those of a column are, one of each row.  gathered: rows of
     A begin at the offsets, in elements, that `ars` points to, which is their distance otherwise.  masked: the last parameter
-    says how many columns of the last vector are live.  within: no others are written.  packs: the last parameter is scratch for the panel.  registers:
-    of the machine.
+    says how many columns of the last vector are live.  within: no others are written.  packs: the last parameter is scratch for
+    the panel.  registers: of the machine.
     decoding: how B is made floats, if memory holds it in fewer bits; scratch holds the floats.
     """
 

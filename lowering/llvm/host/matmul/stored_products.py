@@ -66,7 +66,10 @@ def _are_written_once(k: KernelContext, a: Node, b: Node, bounds: Sequence[Bound
 
 
 def _target(k: KernelContext, pointers: Pointers, bounds: Sequence[Bound], c: Node) -> Stored | None:
-    """Returns the memory of a store as that of a block, where its rows, of whole vectors or as long as a mask says, lie side by side; else None."""
+    """Returns the memory of a store as that of a block, where its rows lie apart; else None.
+
+    They are whole vectors, or as long as a mask says.
+    """
     (rows, columns), element = c.shape, memory_element(c.elem)
     row, column = pointers.offset.coefficients
     lanes = k.ev.target.vector_bytes // memory_size_of(element)
