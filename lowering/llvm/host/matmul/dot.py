@@ -36,7 +36,7 @@ from .single_row import SingleRow
 from .stored_quads import stored_quads
 from .unsigned_bytes import unsigned_of
 
-NEAR_COLUMNS = 64
+NEAR_COLUMNS, FEW_COLUMNS = 64, 8
 
 
 class Dots:
@@ -292,8 +292,8 @@ class Dots:
 
     def is_read_across(self, a: Node, b: Node, c: Node) -> bool:
         """Whether the matrix of a product with a vector lies in memory as the transposed product reads it: along its rows for a
-        column, along k for a row."""
-        column, elem = c.shape[1] == 1, _summed(c.elem)
+        column, or for a few of them, along k for a row."""
+        column, elem = c.shape[1] <= min(FEW_COLUMNS, c.shape[0] // 4) or c.shape[1] == 1, _summed(c.elem)
         if column == (c.shape[0] == 1) or a.elem != elem or b.elem != elem or elem[0] != "f":
             return False
         found = self._direct(a if column else b, register_element(elem))
