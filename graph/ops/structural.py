@@ -127,7 +127,8 @@ SCANS = (
 CONTRACTIONS = (
     _row("matmul", "contract", 2,
          "(…, M, K) @ (…, K, N) → (…, M, N), batch axes broadcast. Sums are accumulated in `accumulate` and rounded once; "
-         'precision "tf32" rounds float32 operands to 10 mantissa bits first.', CONTRACT, shape.matmul,
+         'precision "tf32" rounds float32 operands to 10 mantissa bits first. Where Σ|a b| is too large for the dtype sums may '
+         "be infinite or NaN: the order is open.", CONTRACT, shape.matmul,
          ("accumulate", "precision"), demand=demands.product, dunder="matmul", bound="(n + 4) ε Σ|a b|",
          onnx=("MatMul", 13)),
 )  # fmt: skip
