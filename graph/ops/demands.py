@@ -129,8 +129,9 @@ def sortable_lines(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attr
 
 
 def keys(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
-    if dtypes[0] is not int32:
-        raise ShapeError(f"keys of {dtypes[0]}", "keys of int32")
+    wide = (int64,) if "k" in attrs else ()
+    if dtypes[0] not in (int32, *wide):
+        raise ShapeError(f"keys of {dtypes[0]}", "keys of int32" + " or int64" * len(wide))
     if attrs.get("axis", len(shapes[0]) - 1) != len(shapes[0]) - 1:
         raise ShapeError(f"keys along axis {attrs['axis']} of {len(shapes[0])}", "keys along the last axis")
     _few(shapes[0][-1], checks)

@@ -132,7 +132,7 @@ def rms_norm(symbol: SymbolLike, x: SymbolLike, *vectors: SymbolLike) -> SymbolL
 
 # -- order -------------------------------------------------------------------------------------------------------------
 
-_SELECTED = 8
+SELECTED = 8
 """Up to so many largest or smallest elements are found one after the other, each by a reduction; more of them by sorting."""
 _LONG = 2048
 """Lines of so many elements are cut into blocks first."""
@@ -153,67 +153,102 @@ def sort(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
 
 
 def _in_order(x: SymbolLike, axis: int, descending: bool) -> SymbolLike:
-    upper, *lower = _order_keys(_last(x, axis), descending)
-    order = _sorted_positions(lower[0] if lower else upper)
-    if lower:
-        along = len(x.shape) - 1
-        ranks = _sorted_positions(_apply("take_along_axis", upper, order, axis=along))
-        order = _apply("take_along_axis", order, ranks, axis=along)
-    return _from_last(order, axis)
+    return _from_last(_order_of(_order_keys(_last(x, axis), descending)), axis)
+
+
+def _order_of(keys: SymbolLike) -> SymbolLike:
+    """Return the positions that put int32 or int64 keys in order along the last axis, equal ones as they come."""
+    if keys.dtype is int32:
+        return _sorted_positions(keys)
+    along = len(keys.shape) - 1
+    lower = _apply("sub", _apply("bitwise_and", keys, (1 << 32) - 1), 1 << 31)
+    order = _sorted_positions(_cast(lower, int32))
+    upper = _cast(_apply("shift_right", keys, 32), int32)
+    ranks = _sorted_positions(_apply("take_along_axis", upper, order, axis=along))
+    return _apply("take_along_axis", order, ranks, axis=along)
 
 
 def top_positions(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
-    """Find positions by keys of 32 bits, or take the first of all that are sorted, by two keys each."""
+    """Find the positions of the least keys."""
     axis, k, largest = symbol.attrs["axis"], symbol.attrs["k"], symbol.attrs["largest"]
     keys = _order_keys(_last(x, axis), largest)
-    if len(keys) == 1 and k > 0:
-        return _from_last(_first_positions(keys[0], k), axis)
-    order = _in_order(x, axis, largest)
-    stops = tuple([k if a == axis else extent for a, extent in enumerate(order.shape)])
-    return _apply("slice", order, starts=(0,) * len(stops), stops=stops, steps=(1,) * len(stops))
+    return _from_last(_first_positions(keys, k) if k > 0 else _first(_order_of(keys), 0), axis)
+
+
+def _first(rows: SymbolLike, k: int) -> SymbolLike:
+    """Return the first `k` elements along the last axis."""
+    rank = len(rows.shape)
+    return _apply("slice", rows, starts=(0,) * rank, stops=(*rows.shape[:-1], k), steps=(1,) * rank)
 
 
 def _first_positions(keys: SymbolLike, k: int) -> SymbolLike:
-    """Return the positions of the `k` least keys of lines, in order: of long lines by blocks, a few by reductions of keys that
-    carry positions."""
-    extent, along = keys.shape[-1], (len(keys.shape) - 1,)
+    """Return the positions of the `k` least keys of lines, in order: of long lines by blocks."""
+    extent, along = keys.shape[-1], len(keys.shape) - 1
+    if keys.dtype is int64 and k == 1:
+        return _apply("argmin", keys, axes=(along,), keepdims=True)
     if isinstance(extent, int) and extent >= max(_LONG, 32 * k):
-        return _in_blocks(keys, k, extent)
-    if k > _SELECTED:
-        return _apply("least_positions", keys, axis=along[0], k=k)
-    packed = _apply("add", _apply("mul", _cast(keys, int64), 1 << 32), counting(keys, extent))
-    found = [_apply("reduce_min", packed, axes=along, keepdims=True)]
-    while len(found) < k:  # packed keys differ from each other: the next one is the least of those that are larger
-        left = _apply("where", _apply("greater", packed, found[-1]), packed, int(int64.max_value))
-        found.append(_apply("reduce_min", left, axes=along, keepdims=True))
+        return first_in_blocks(keys, k, 16)
+    if k == 1 or (k <= SELECTED and not isinstance(extent, int)):
+        return one_by_one(keys, k)
+    return _apply("least_positions", keys, axis=along, k=k)
+
+
+def one_by_one(keys: SymbolLike, k: int) -> SymbolLike:
+    """Find least keys one after the other: int32 keys in numbers that carry positions, so that all differ from each other."""
+    extent, along = keys.shape[-1], (len(keys.shape) - 1,)
+    numbers = counting(keys, extent)
+
+    def least(values: SymbolLike) -> SymbolLike:
+        return _apply("reduce_min", values, axes=along, keepdims=True)
+
+    largest = int(int64.max_value)
+    if keys.dtype is int32:
+        packed = _apply("add", _apply("mul", _cast(keys, int64), 1 << 32), numbers)
+        found = [least(packed)]
+        while len(found) < k:  # the next one is the least of those that are larger
+            found.append(least(_apply("where", _apply("greater", packed, found[-1]), packed, largest)))
+    else:
+        key = least(keys)
+        found = [least(_apply("where", _apply("equal", keys, key), numbers, largest))]
+        while len(found) < k:  # an equal one at a higher position, or the least of the larger ones
+            is_equal = _apply("bitwise_and", _apply("equal", keys, key), _apply("greater", numbers, found[-1]))
+            is_left = _apply("bitwise_or", _apply("greater", keys, key), is_equal)
+            key = least(_apply("where", is_left, keys, largest))
+            found.append(least(_apply("where", _apply("bitwise_and", is_left, _apply("equal", keys, key)), numbers, largest)))
     rows = found[0] if k == 1 else _apply("concat", *found, axis=along[0])
-    return _apply("bitwise_and", rows, (1 << 32) - 1)
+    return _apply("bitwise_and", rows, (1 << 32) - 1) if keys.dtype is int32 else rows
 
 
 def least_positions(symbol: SymbolLike, keys: SymbolLike) -> SymbolLike:
-    """Find a limit where few of the keys are wanted, and sort all of them else."""
+    """Find a few by reductions; of others find a limit where few of the keys are wanted, and sort all of them else."""
     k, extent = symbol.attrs["k"], keys.shape[-1]
-    return first_sorted(keys, k) if isinstance(extent, int) and extent < 16 * k else _chosen(keys, k)
+    if k <= SELECTED:
+        return one_by_one(keys, k)
+    is_sorted = keys.dtype is int64 or (isinstance(extent, int) and extent < 16 * k)
+    return first_sorted(keys, k) if is_sorted else _chosen(keys, k)
 
 
 def first_sorted(keys: SymbolLike, k: int) -> SymbolLike:
     """Return the positions of the `k` least keys of lines, in order, of all that are sorted."""
-    rank = len(keys.shape)
-    return _apply("slice", _sorted_positions(keys), starts=(0,) * rank, stops=(*keys.shape[:-1], k), steps=(1,) * rank)
+    return _first(_order_of(keys), k)
 
 
-def _in_blocks(keys: SymbolLike, k: int, extent: int) -> SymbolLike:
+def first_in_blocks(keys: SymbolLike, k: int, least: int) -> SymbolLike:
     """Find the `k` blocks of a line whose least keys come first, and the keys in them.
 
     No other block has one of the first `k`: each of those blocks has a key before all of its, or an equal one at a lower
     position. Blocks keep their order, so that equal keys do, and are of such a size that there are as many as keys to look at.
+    least: the fewest elements of a block, a power of two. Lines have an extent that is known, of `8 * k` elements or more.
     """
-    size = 1 << max(4, round(math.log2(extent / k) / 2))
-    count, rank = -(-extent // size), len(keys.shape)
+    extent, rank = keys.shape[-1], len(keys.shape)
+    assert isinstance(extent, int)
+    size = max(least, 1 << round(math.log2(extent / k) / 2))
+    count = -(-extent // size)
     low, high = (0,) * rank, (*(0,) * (rank - 1), count * size - extent)
-    padded = _apply("pad", keys, low=low, high=high, mode="constant", value=int(int32.max_value)) if high[-1] else keys
-    least = _apply("reduce_min", _apply("reshape", padded, shape=(*keys.shape[:-1], count, size)), axes=(rank,), keepdims=False)
-    blocks = _first_positions(least, k)
+    padded = _apply("pad", keys, low=low, high=high, mode="constant", value=int(keys.dtype.max_value)) if high[-1] else keys
+    cut = _apply("reshape", padded, shape=(*keys.shape[:-1], count, size))
+    lowest = _apply("reduce_min", cut, axes=(rank,), keepdims=False)
+    blocks = _first_positions(lowest, k)
     blocks = _apply("take_along_axis", blocks, _sorted_positions(_cast(blocks, int32)), axis=rank - 1)
     first = _apply("reshape", _apply("mul", blocks, size), shape=(*keys.shape[:-1], k, 1))
     positions = _apply("reshape", _apply("add", first, counting(keys, size)), shape=(*keys.shape[:-1], k * size))
@@ -252,24 +287,18 @@ def _chosen(keys: SymbolLike, k: int) -> SymbolLike:
     return _apply("take_along_axis", chosen, order, axis=last)
 
 
-def _order_keys(x: SymbolLike, descending: bool) -> tuple[SymbolLike, ...]:
-    """Return int32 keys in whose order the elements are, or two of them, the upper one first, for 64-bit values.
+def _order_keys(x: SymbolLike, descending: bool) -> SymbolLike:
+    """Return int32 keys in whose order the elements are, or int64 ones for 64-bit values.
 
     Floats are ordered as the integers that their bits are, with the magnitude of negative ones mirrored; both zeros have one
     key, and NaN the largest.
     """
-    dtype = x.dtype
-    wide = as_ordered(x)
-    key = wide
-    if dtype.is_float:
+    key = wide = as_ordered(x)
+    if x.dtype.is_float:
         plain = _apply("where", _apply("is_nan", wide), math.nan, _apply("add", wide, 0.0))
         bits = _apply("bitcast", plain, dtype=int32 if wide.dtype is float32 else int64)
         key = _apply("where", _apply("less", bits, 0), _apply("bitwise_xor", bits, int(bits.dtype.max_value)), bits)
-    key = _apply("bitwise_not", key) if descending else key
-    if dtype.bits < 64:
-        return (key,)
-    lower = _apply("sub", _apply("bitwise_and", key, (1 << 32) - 1), 1 << 31)
-    return _cast(_apply("shift_right", key, 32), int32), _cast(lower, int32)
+    return _apply("bitwise_not", key) if descending else key
 
 
 def as_ordered(x: SymbolLike) -> SymbolLike:

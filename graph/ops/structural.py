@@ -127,7 +127,8 @@ SCANS = (
 CONTRACTIONS = (
     _row("matmul", "contract", 2,
          "(…, M, K) @ (…, K, N) → (…, M, N), batch axes broadcast. Sums are accumulated in `accumulate` and rounded once; "
-         'precision "tf32" rounds float32 operands to 10 mantissa bits first.', CONTRACT, shape.matmul,
+         'precision "tf32" rounds float32 operands to 10 mantissa bits first. Where Σ|a b| is too large for the dtype sums may '
+         "be infinite or NaN: the order is open.", CONTRACT, shape.matmul,
          ("accumulate", "precision"), demand=demands.product, dunder="matmul", bound="(n + 4) ε Σ|a b|",
          onnx=("MatMul", 13)),
 )  # fmt: skip
@@ -215,8 +216,9 @@ COMPOSITES = (
     _row("sorted_positions", "composite", 1, "Positions (int64) along the last axis, `axis`, that put int32 keys in order, "
          "equal ones in that of their positions.", POSITION, shape.along_axis, ("axis",), demand=demands.keys,
          traits="internal"),
-    _row("least_positions", "composite", 1, "Positions (int64) of the `k` least int32 keys along the last axis, `axis`, in "
-         "order.", POSITION, shape.top, ("axis", "k"), demand=demands.keys, traits="internal"),
+    _row("least_positions", "composite", 1, "Positions (int64) of the `k` least int32 or int64 keys along the last axis, "
+         "`axis`, in order, equal ones in that of their positions.", POSITION, shape.top, ("axis", "k"), demand=demands.keys,
+         traits="internal"),
     _row("top_positions", "composite", 1, "Positions (int64) of the `k` largest or smallest elements along `axis`, in order: "
          "the first `k` of argsort.", POSITION, shape.top, ("axis", "k", "largest"), demand=demands.orderable,
          traits="any_dtype internal", onnx=("TopK", 11)),

@@ -24,9 +24,9 @@ from ...promotion.arrays import Array
 from ...promotion.dtype import int8, int32
 from ...promotion.errors import InternalError
 from .constant_values import holds_array
-from .long_scans import is_long_scan, scan_in_parts
-from .long_scatters import is_long_scatter, scatter_in_parts
-from .products.long_products import is_long_product, sum_of_parts
+from .parts.long_products import is_long_product, sum_of_parts
+from .parts.long_scans import is_long_scan, scan_in_parts
+from .parts.long_scatters import is_long_scatter, scatter_in_parts
 from .products.narrow_products import is_narrow_product, sum_of_products
 from .ratios import is_arctangent_of_ratio
 from .sorted_lines import is_sorted_in_memory, is_sorted_whole, sorted_in_memory, sorted_whole

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from ...graph.dims.dim import Dim, Extent, positive_part
 from ...graph.ops.building import apply, cast
-from ...graph.ops.expansions import as_ordered, counting, first_sorted
+from ...graph.ops.expansions import as_ordered, counting, first_in_blocks, first_sorted, one_by_one
 from ...graph.protocols import SymbolLike
 from ...graph.symbol import Symbol
 from ...promotion.dtype import DType, float32, float64, int32, int64
@@ -28,6 +28,12 @@ _SPARE = {int32: (1 << 23) - 1, int64: (1 << 52) - 1}
 """Integers of so many bits below that of -infinity, which are mirrored NaN."""
 _FEW = _SPARE[int32] // 2
 """The most elements of a line whose positions keys of 32 bits have room for."""
+_LONG_FOR_ONE = {int32: 3072, int64: 512}
+"""Lines that have so many keys over the number of those that are wanted are cut into blocks to find these."""
+_SHORT = 128
+"""Shorter lines are not cut: a sort of one takes as long as the kernels for its blocks."""
+_SELECTED = {int32: 8, int64: 5}
+"""Up to so many keys are found one after the other, more of them by sorting."""
 _NAN = {int32: 0x7FC00000, int64: 0x7FF8000000000000}
 
 
@@ -40,9 +46,24 @@ def is_sorted_whole(symbol: Symbol, most_bytes: int) -> bool:
         return False
     if symbol.op.name == "sort" and symbol.dtype.name == "tensor_float32":  # elements may have bits that a cast takes away
         return False
+    if symbol.op.name == "least_positions" and most_bytes > 0 and _has_blocks(symbol.inputs[0], symbol.attrs["k"]):
+        return True
     if symbol.op.name == "least_positions":  # few of a long line are chosen otherwise
         most_bytes = min(most_bytes, MAX_SORTED_BYTES)
     return _bytes_of(symbol, extent) <= most_bytes and 2 * extent <= _SPARE[int32]
+
+
+def _has_blocks(keys: SymbolLike, k: int) -> bool:
+    """Whether the `k` least keys of lines are found by blocks."""
+    extent = keys.shape[-1]
+    return isinstance(extent, int) and extent >= max(_SHORT, 8 * k, _LONG_FOR_ONE[keys.dtype] // k)
+
+
+def _least_positions(keys: SymbolLike, k: int) -> SymbolLike:
+    """Returns the positions of the `k` least keys of lines, in order."""
+    if _has_blocks(keys, k):
+        return first_in_blocks(keys, k, 2)
+    return one_by_one(keys, k) if k <= _SELECTED[keys.dtype] else first_sorted(keys, k)
 
 
 def _bytes_of(symbol: Symbol, extent: int) -> int:
@@ -110,7 +131,7 @@ def _slice(x: SymbolLike, start: Extent, stop: Extent) -> SymbolLike:
 def _sorted_along(symbol: Symbol, x: SymbolLike, axis: int, name: str, wide: DType | None = None) -> SymbolLike:
     """Returns what is found by sorting along an axis. name: of the op that does; wide: what elements are made to be sorted."""
     if symbol.op.name == "least_positions":
-        return first_sorted(x, symbol.attrs["k"])
+        return _least_positions(x, symbol.attrs["k"])
     if symbol.op.name == "sorted_positions":
         packed = apply("add", apply("mul", cast(x, int64), 1 << 32), counting(x, x.shape[axis]))
         return apply("bitwise_and", apply(name, packed, axis=axis), _POSITION)

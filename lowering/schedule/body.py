@@ -412,7 +412,7 @@ class BodyBuilder:
                 continue
             zero, last = self.extent_value(0), self.extent_value(extent - 1)
             if mode == "reflect":
-                at = self._mirrored(at, extent, low, high)
+                at = self._mirrored(at, extent)
             at = self.emit("minimum", INT64, (self.emit("maximum", INT64, (at, zero)), last))
             moved.append(self.as_index(at))
         allowed = self.both(guard, inside)
@@ -433,15 +433,12 @@ class BodyBuilder:
         key = ("filled", value, number.tobytes())
         return self.emit("load", entry.dtype, entry.operands, attrs, axes=entry.axes, at=entry.at, key=key)
 
-    def _mirrored(self, at: int, extent: Extent, low: Extent, high: Extent) -> int:
-        """Reflects position `at` at both ends without repeating them; wide pads reflect periodically."""
+    def _mirrored(self, at: int, extent: Extent) -> int:
+        """Reflects position `at` at both ends without repeating them: there are more elements than are reflected, which the
+        graph's shapes say, or a check of every call."""
         last = self.extent_value(extent - 1)
-        if at_most(low + 1, extent) and at_most(high + 1, extent):  # last - |last - |at||
-            mirrored = self.emit("sub", INT64, (last, self.emit("abs", INT64, (at,))))
-            return self.emit("sub", INT64, (last, self.emit("abs", INT64, (mirrored,))))
-        period = self.extent_value(2 * extent - 2)
-        wrapped = self.emit("mod", INT64, (self.emit("add", INT64, (at, last)), period))
-        return self.emit("abs", INT64, (self.emit("sub", INT64, (wrapped, last)),))
+        mirrored = self.emit("sub", INT64, (last, self.emit("abs", INT64, (at,))))  # last - |last - |at||
+        return self.emit("sub", INT64, (last, self.emit("abs", INT64, (mirrored,))))
 
     def _gather(self, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
         data, indices = symbol.inputs

@@ -73,7 +73,7 @@ MAX_SUMS = 1 << 18
 have little: 512 KiB are enough for tiles of 2 × 2, 1 MiB for those of 4 × 4."""
 SHALLOW = 64
 """Steps of k of one product up to which a low block of rows pays where the second operand is computed."""
-SHORT, SHORT_BYTES = 256, 64
+SHORT, SHORT_BYTES, FEW_STEPS = 256, 64, 8
 """Steps of k of a whole product, of floats or of shorter elements, up to which 64 rows take less time than 256, whose sums fill
 the first-level cache: 3 to 13 % at 16 to 128 steps, 2 to 5 % at 256."""
 WIDE_COLUMNS = 1024
@@ -341,7 +341,8 @@ def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple
     if first.m is not None and panel is None and streamed is None and _comes_from_memory(nest, first, limits):
         columns, depth = _long_pieces(nest, first, limits)
     if first.m is not None and panel is None and streamed is None and _writes_more_than_it_sums(nest, first, limits):
-        columns, blocks[first.m] = WIDE_COLUMNS, min(blocks[first.m], SMALL_PRODUCT_ROWS)
+        most = MIN_PRODUCT_ROWS if _has_few_steps(nest, first) else SMALL_PRODUCT_ROWS
+        columns, blocks[first.m] = WIDE_COLUMNS, min(blocks[first.m], most)
     if tiled:
         depth = min(depth, _tiles_depth(nest, first, limits))
     row = _whole_row(nest, first, limits)
@@ -365,7 +366,15 @@ def _writes_more_than_it_sums(nest: Nest, product: Product, limits: HostLimits) 
         return False
     if type(rows) is not int or type(depth) is not int or type(columns) is not int:
         return False
-    return depth <= SHORT and columns >= WIDE_COLUMNS // 2 and 4 * rows * columns >= limits.l2_bytes
+    others = _programs(nest, product, max(1, rows), max(1, columns))
+    return depth <= SHORT and columns >= WIDE_COLUMNS // 2 and 4 * others * rows * columns >= limits.l2_bytes
+
+
+def _has_few_steps(nest: Nest, product: Product) -> bool:
+    """Returns whether a product has so few steps of operands that are not copied that writing its result is all of its time:
+    lower blocks are the faster ones then."""
+    depth = nest.axes[product.k].extent
+    return type(depth) is int and depth <= FEW_STEPS and _is_read_in_rows(nest, product)
 
 
 def _whole_row(nest: Nest, product: Product, limits: HostLimits) -> int | None:

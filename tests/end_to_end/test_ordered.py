@@ -447,7 +447,7 @@ def test_running_integers_of_every_length(dtype: str) -> None:
 @pytest.mark.parametrize(("shape", "k", "dtype"), [
     ((3, 2048), 1, jn.float32), ((2, 5000), 7, jn.float32), ((2, 50_001), 10, jn.float32), ((1, 32_000), 1000, jn.float32),
     ((4, 3000), 64, jn.float16), ((2, 4097), 40, jn.int8), ((2, 9000), 12, jn.bool), ((1, 200_000), 100, jn.int32),
-    ((1, 70_000), 9, jn.uint8), ((5, 2047), 63, jn.float32),
+    ((1, 70_000), 9, jn.uint8), ((5, 2047), 63, jn.float32), ((2, 4099), 1, jn.float64), ((3, 1000), 10, jn.float32),
 ])  # fmt: skip
 @pytest.mark.parametrize("largest", [True, False])
 def test_a_few_of_long_lines(shape: tuple[int, int], k: int, dtype: Any, largest: bool) -> None:
@@ -466,3 +466,46 @@ def test_a_few_of_long_lines(shape: tuple[int, int], k: int, dtype: Any, largest
         values, positions = model(x)
         np.testing.assert_array_equal(positions, wanted)
         np.testing.assert_array_equal(values, np.take_along_axis(x, wanted, -1))
+
+
+ENDS = {"int64": (-(1 << 63), (1 << 63) - 1), "uint64": (0, (1 << 64) - 1)}
+WIDE = (("int64", 1), ("int64", 3), ("float64", 6), ("uint64", 5), ("float64", 12), ("int64", 40))
+"""Elements of 64 bits, and how many of them are wanted: one, few that are found one after the other, more by sorting."""
+
+
+@pytest.mark.parametrize(("wanted", "n"), each(WIDE, (40, 131, 512, 1025, 4099), times=1))
+def test_a_few_of_64_bits(wanted: tuple[str, int], n: int) -> None:
+    """Keys of 64 bits have no room for positions: of equal ones the first is found first, also where all of them are the
+    largest number, which blocks that are not full hold behind the line."""
+    dtype, k = wanted
+    x = hard(dtype, (5, n), n)
+    ends = ENDS.get(dtype, (-np.inf, np.nan))
+    x[1], x[2] = ends
+    x[3] = np.random.default_rng(n).permutation(n)
+    x[4, :3] = ends[1], ends[0], ends[1]
+    graph = built(lambda x: (*jn.top_k(x, k), *jn.bottom_k(x, k)), (dtype, x.shape))
+    found = jn.compile(graph, device="cpu", threads=1)(x)
+    for values, positions, descending in ((*found[:2], True), (*found[2:], False)):
+        want = stable(x, 1, descending)[:, :k]
+        np.testing.assert_array_equal(positions, want)
+        same(values, np.take_along_axis(x, want, 1))
+
+
+@pytest.mark.parametrize(("dtype", "k"), [("float64", 3), *slow(("int64", 1), ("uint64", 11))])
+def test_a_few_of_64_bits_of_unknown_lengths(dtype: str, k: int) -> None:
+    compiled = jn.compile(built(lambda x: jn.top_k(x, k, 0), (dtype, ("n", "m"))), device="cpu", cache=False)
+    for n in (k, k + 1, 300):
+        x = hard(dtype, (n, 3), n)
+        x[:, 1] = x[0, 1]
+        values, positions = compiled(x)
+        want = stable(x, 0, True)[:k]
+        np.testing.assert_array_equal(positions, want)
+        same(values, np.take_along_axis(x, want, 0))
+
+
+@pytest.mark.parametrize("k", slow(1, 4, 12))
+def test_a_few_of_64_bits_on_a_simulated_gpu(k: int) -> None:
+    x = hard("int64", (2, 60), 5)
+    x[1] = ENDS["int64"][1]
+    graph = built(lambda x: jn.bottom_k(x, k)[1], ("int64", x.shape))
+    np.testing.assert_array_equal(on_all(graph, x, device="ptxsim"), stable(x, 1, False)[:, :k])

@@ -334,7 +334,7 @@ class Evaluator:
                 )
             if guard is None:
                 if dim is not None and run == 1 and row is None and id(node) in self.prefetching:
-                    following = self.f.gep(pointer, self._row_length(node, dim), el)
+                    following = self.f.gep(pointer, self._to_next_row(node, dim), el)
                     for line in range(0, n, max(1, CACHE_LINE // size)):
                         self.f.prefetch(self.f.gep(following, line, el), locality=2)
                 raw = self.f.load(type_, pointer, size)
@@ -352,8 +352,13 @@ class Evaluator:
             raw = self._gather(pointers, coordinates, guard, n, tail)
         return self._fill(from_memory(self.f, raw, node.elem), guard, node, coordinates, tail)
 
-    def _row_length(self, node: Load, dim: int) -> V:
-        """Returns the elements from a row to the next when rows are contiguous: the masked extent, or the block's."""
+    def _to_next_row(self, node: Load, dim: int) -> V:
+        """Returns the elements from a row to the next one of the block, or of the next program; where that is not known, as
+        if rows were contiguous."""
+        above, offset = [d for d in range(dim) if node.shape[d] > 1], node.pointers.offset
+        step = self.s.step(offset.base) if not above else stride_of(node.pointers, above[-1])
+        if step and memory_size_of(node.pointers.unit) == memory_size(node.pointers.pointee):
+            return i64(step)
         bounds, _ = decompose_mask(node.mask)
         return self.extent(node.shape[dim], bounds, dim)[0]
 

@@ -189,6 +189,8 @@ def _program_id(k: KernelContext, op: Operation) -> None:
     result = op.results[0]
     k.wide[result] = position
     k.ev.s.narrow.add(position.operand())  # an axis of a grid has fewer than 2^31 programs
+    if program_axis(op) == "x":
+        k.ev.s.assume_step(position, 1)
     k.scalars[result] = k.f.cast("trunc", position, "i32")
 
 

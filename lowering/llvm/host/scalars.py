@@ -35,6 +35,8 @@ class Scalars:
         self.f = function
         self._scopes: list[dict[tuple[str, ...], V]] = [{}]
         self._multiple: dict[str, int] = {}
+        self._steps: dict[str, int] = {}
+        self._remainders: dict[str, tuple[frozenset[int], int]] = {}  # those of a value, and by what it is divided
         self.narrow: set[str] = set()  # i64 values that fit i32
 
     @contextmanager
@@ -61,6 +63,13 @@ class Scalars:
 
     def assume_multiple(self, v: V, n: int) -> None:
         self._multiple[v.operand()] = n
+
+    def step(self, v: V) -> int | None:
+        """Returns by how much a value is more in the next program, if that is always the same and known."""
+        return 0 if is_constant(v) else self._steps.get(v.operand())
+
+    def assume_step(self, v: V, step: int) -> None:
+        self._steps[v.operand()] = step
 
     def follow_multiple(self, op: str, result: V, operands: Sequence[V]) -> None:
         """Keeps powers of two that divide the operands of an i32 operation: they divide its result, though it may wrap."""
@@ -104,14 +113,23 @@ class Scalars:
                 return a
         elif a.operand() > b.operand():
             a, b = b, a
-        return self._binary("add", a, b, math.gcd(self.multiple(a), self.multiple(b)))
+        total = self._binary("add", a, b, math.gcd(self.multiple(a), self.multiple(b)))
+        return self._stepping(total, self.step(a), self.step(b))
+
+    def _stepping(self, total: V, one: int | None, two: int | None) -> V:
+        if one is not None and two is not None:
+            self.assume_step(total, one + two)
+        return total
 
     def sub(self, a: V, b: V) -> V:
         if is_constant(b):
             return self.add(a, self.constant(-b.number))
         if a == b:
             return ZERO
-        return self._binary("sub", a, b, math.gcd(self.multiple(a), self.multiple(b)))
+        result = self._binary("sub", a, b, math.gcd(self.multiple(a), self.multiple(b)))
+        if is_constant(a) and (divisor := self.multiple(b) & -self.multiple(b)) > 1:
+            self._remainders[result.operand()] = frozenset({a.number % divisor}), divisor
+        return result
 
     def mul(self, a: V, b: V) -> V:
         if is_constant(a):
@@ -125,7 +143,13 @@ class Scalars:
                 return a
         elif a.operand() > b.operand():
             a, b = b, a
-        return self._binary("mul", a, b, self.multiple(a) * self.multiple(b))
+        product = self._binary("mul", a, b, self.multiple(a) * self.multiple(b))
+        return self._stepping(product, self._times(a, b), 0)
+
+    def _times(self, a: V, b: V) -> int | None:
+        """Returns the step of a value times a constant."""
+        step = self.step(a)
+        return step * b.number if step is not None and is_constant(b) else None
 
     def _choose(self, name: str, a: V, b: V) -> V:
         if is_constant(a) and is_constant(b):
@@ -134,7 +158,27 @@ class Scalars:
             return a
         key = (name, *sorted((a.operand(), b.operand())))
         found = self.known(key)
-        return found if found is not None else self.remember(key, self.f.intrinsic(name, [a, b]))
+        if found is None:
+            found = self.remember(key, self.f.intrinsic(name, [a, b]))
+            self._follow_remainders(found, a, b)
+        return found
+
+    def _follow_remainders(self, chosen: V, a: V, b: V) -> None:
+        """Keeps the remainders of two values for a third one, which is either of them."""
+        divisors = [d for v in (a, b) if (d := self._remainders.get(v.operand(), (None, 0))[1])]
+        found = [self.remainders(v, min(divisors)) for v in (a, b)] if divisors else [None]
+        known = [each for each in found if each is not None]
+        if len(known) == 2:
+            self._remainders[chosen.operand()] = known[0] | known[1], min(divisors)
+
+    def remainders(self, v: V, n: int) -> frozenset[int] | None:
+        """Returns what a value modulo a power of two may be; None where that is not known to be a few numbers."""
+        if is_constant(v):
+            return frozenset({v.number % n})
+        known, divisor = self._remainders.get(v.operand(), (frozenset[int](), 1))
+        if divisor % n == 0:
+            return frozenset([each % n for each in known])
+        return frozenset({0}) if self.multiple(v) % n == 0 else None
 
     def min(self, a: V, b: V) -> V:
         return self._choose("smin", a, b)

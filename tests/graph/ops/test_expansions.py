@@ -21,6 +21,7 @@ COMPOSITES: dict[str, Any] = {
     "top_positions sorted": lambda x: jn.bottom_k(x, 1, axis=0)[1],
     "sorted_positions": lambda x: apply("sorted_positions", x.cast(jn.int32), axis=1),
     "least_positions": lambda x: apply("least_positions", x.cast(jn.int32), axis=1, k=3),
+    "least_positions wide": lambda x: apply("least_positions", x.cast(jn.int64), axis=1, k=4),
     "softmax": lambda x: jn.softmax(x, 0),
     "logsoftmax": lambda x: jn.logsoftmax(x, -1),
     "logsumexp": lambda x: jn.logsumexp(x, 1),

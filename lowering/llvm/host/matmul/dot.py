@@ -36,7 +36,7 @@ from .single_row import SingleRow
 from .stored_quads import stored_quads
 from .unsigned_bytes import unsigned_of
 
-NEAR_COLUMNS = 64
+NEAR_COLUMNS, FEW_COLUMNS = 64, 8
 
 
 class Dots:
@@ -251,7 +251,7 @@ class Dots:
             product = self._dot_bfloat16(a, b, c, into, wanted)
             if product is not None:
                 return product
-        fresh = into is None
+        fresh, within = into is None, target is not None
         overwrite = fresh and isinstance(c, Splat) and is_zero(c)
         if target is None:
             target = ev.scratch(c.shape, c.elem) if into is None else into
@@ -261,12 +261,14 @@ class Dots:
                     clear_beyond(ev, target, self._limit(c.shape[0], (whole, 0)), self._limit(c.shape[1], (whole, 1)))
         if fresh and not overwrite:
             self.nests.materialize(c, target, wanted.result)
-        self._multiply_into(target, a, b, c, precision, not overwrite, wanted, ordered)
+        self._multiply_into(target, a, b, c, precision, not overwrite, wanted, ordered, within)
         return target
 
     def _multiply_into(
-        self, target: Stored, a: Node, b: Node, c: Node, precision: str, accumulate: bool, wanted: Wanted, ordered: bool
-    ) -> None:
+        self, target: Stored, a: Node, b: Node, c: Node, precision: str, accumulate: bool, wanted: Wanted, ordered: bool,
+        within: bool = False,
+    ) -> None:  # fmt: skip
+        """Emits a product into memory. within: where nothing but its elements may be written."""
         tf32 = precision == "tf32" and c.elem == "f32"
         elem = _summed(c.elem)
         left = self._operand(a, elem, False, tf32, wanted.left)
@@ -274,7 +276,7 @@ class Dots:
         if coded is not None and _missing(left, coded, self._whole(target, wanted.result)).anything():
             coded = None  # what is missing is looked at as it is multiplied
         right = coded or self._operand(b, elem, True, tf32, wanted.right)
-        self._multiply(left, right, target, c, a.shape[1], accumulate, wanted.result, finite=elem[0] == "i")
+        self._multiply(left, right, target, c, a.shape[1], accumulate, wanted.result, elem[0] == "i", within)
         self._release_copies()
         sums: Node = Stored(c.shape, elem, target.pointer, target.strides, target.memory)
         if ordered:  # turns -0 into 0, which steps that a mask leaves out would have done
@@ -290,8 +292,8 @@ class Dots:
 
     def is_read_across(self, a: Node, b: Node, c: Node) -> bool:
         """Whether the matrix of a product with a vector lies in memory as the transposed product reads it: along its rows for a
-        column, along k for a row."""
-        column, elem = c.shape[1] == 1, _summed(c.elem)
+        column, or for a few of them, along k for a row."""
+        column, elem = c.shape[1] <= min(FEW_COLUMNS, c.shape[0] // 4) or c.shape[1] == 1, _summed(c.elem)
         if column == (c.shape[0] == 1) or a.elem != elem or b.elem != elem or elem[0] != "f":
             return False
         found = self._direct(a if column else b, register_element(elem))
@@ -524,9 +526,9 @@ class Dots:
 
     def _multiply(
         self, left: Operand, right: Operand, target: Stored, c: Node, depth: int, accumulate: bool,
-        wanted: Sequence[Bound] = (), *, finite: bool,
+        wanted: Sequence[Bound], finite: bool, within: bool,
     ) -> None:  # fmt: skip
-        """Emits a product by micro-kernels. `finite`: no element of an operand is NaN or infinite."""
+        """Emits a product by micro-kernels. finite: no element of an operand is NaN or infinite. within: as above."""
         ev = self.ev
         rows, columns = c.shape
         element = target.memory
@@ -553,7 +555,7 @@ class Dots:
                 packed = ev.scratch((depth, vectors * n), c.elem).pointer
         panels = Panels(
             element, n, vectors, unit, ev.target.registers, -(-columns // n) * n, packed, left.gathered, right.decoding,
-            right.decoded, adjacent,
+            right.decoded, adjacent, within,
         )  # fmt: skip
         factors = Factors(left.pointer, left.row, left.column, right.pointer, right.row, target.pointer, ldc)
         wide = columns > self._widths()[0] * n and right.decoding is None and not left.gathered

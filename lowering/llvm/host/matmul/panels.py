@@ -40,7 +40,7 @@ UNROLLED_HEIGHT = 4  # lower tiles are few, and their code is not worth compilin
 def tile_heights(registers: int, vectors: int) -> int:
     """Returns the largest number of rows whose accumulators, with the B vectors and a broadcast, fit the register file."""
     if registers >= 32:
-        return {4: 6, 2: 8, 1: 8}[vectors]
+        return {4: 6, 3: 8, 2: 8, 1: 8}[vectors]
     return {2: 6, 1: 6}[vectors]
 
 
@@ -61,9 +61,9 @@ class Panel:
     """The function that multiplies all rows of A with one panel of `vectors · n` columns of B.
 
     unit: elements of a row of A are neighbours.  adjacent: instead, those of a column are, one of each row.  gathered: rows of
-    A begin at the offsets, in elements, that `ars` points to, which is their distance otherwise.  masked: one vector wide, of
-    which the last parameter says how many columns are live.  packs: the last parameter is scratch for the panel.  registers:
-    of the machine.
+    A begin at the offsets, in elements, that `ars` points to, which is their distance otherwise.  masked: the last parameter
+    says how many columns of the last vector are live.  within: no others are written.  packs: the last parameter is scratch
+    for the panel.  registers: of the machine.
     decoding: how B is made floats, if memory holds it in fewer bits; scratch holds the floats.
     """
 
@@ -77,12 +77,14 @@ class Panel:
     gathered: bool = False
     decoding: Decoding | None = None
     adjacent: bool = False
+    within: bool = False
 
     @property
     def name(self) -> str:
         strided = "_gathered" if self.gathered else "" if self.unit else "_adjacent" if self.adjacent else "_strided"
         stored = self.decoding.name if self.decoding is not None else ""
-        return f"jn_dot_{self.element}{stored}_{self.vectors}x{self.n}{strided}{'_masked' * self.masked}{'_packs' * self.packs}"
+        masked = "_within" if self.within else "_masked" * self.masked
+        return f"jn_dot_{self.element}{stored}_{self.vectors}x{self.n}{strided}{masked}{'_packs' * self.packs}"
 
     @property
     def right(self) -> str:
@@ -137,22 +139,26 @@ class Columns:
 
     wide, narrow: panels for whole multiples of their columns, and vector by vector for the rest; one of them may be missing.
     half: a panel half as wide as the wide one, for as many columns of the rest, if there is one.
+    tail: instead of these, a panel as wide as the rest, if there is one.
     """
 
     wide: Panel | None
     narrow: Panel | None
     half: Panel | None = None
+    tail: Panel | None = None
 
     @property
     def name(self) -> str:
-        parts = [panel.name.removeprefix("jn_dot_") for panel in (self.wide, self.half, self.narrow) if panel is not None]
+        parts = [panel.name.removeprefix("jn_dot_") for panel in self._panels]
         return f"jn_columns_{'_'.join(parts)}"
 
     @property
+    def _panels(self) -> list[Panel]:
+        return [panel for panel in (self.wide, self.half, self.narrow, self.tail) if panel is not None]
+
+    @property
     def parameters(self) -> list[tuple[str, str]]:
-        panel = self.wide or self.narrow
-        assert panel is not None
-        names = [each for each in panel.parameters if each[1] not in ("distance", "live")]
+        names = [each for each in self._panels[0].parameters if each[1] not in ("distance", "live")]
         return [*names[:8], ("i64", "j"), *names[8:]]
 
     def add(self, module: Module, linkage: str = "internal") -> None:
@@ -160,8 +166,7 @@ class Columns:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         a, ars, acs, b, ldb, c, ldc, m, j, k, acc, *rest = f.params
         start = i64(0)
-        one = self.wide or self.narrow
-        assert one is not None
+        one = self._panels[0]
         decoded, packed = rest[: len(one.decoded)], rest[len(one.decoded) :]
 
         def call(panel: Panel, column: V, extra: list[V], along: V | None = None) -> None:
@@ -189,6 +194,10 @@ class Columns:
             width = self.narrow.n
             with f.loop(start, j, width) as state:
                 call(self.narrow, state.index, [f.smin(f.sub(j, state.index), i64(width))])
+        if self.tail is not None:
+            with f.when(f.icmp("slt", start, j)):
+                before = i64((self.tail.vectors - 1) * self.tail.n)
+                call(self.tail, start, [f.sub(f.sub(j, start), before)] if self.tail.masked else [])
         f.ret()
         module.add(f)
 
@@ -258,7 +267,7 @@ def _pack_and_multiply(f: Function, panel: Panel) -> None:
 def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
     """Returns the function C[mr, vectors · n] (+)= A[mr, k] · B[k, vectors · n], with all of C in registers.
 
-    Masked: one vector, `live` columns of B. Packs: writes B to `packed`, its rows one after the other.
+    Masked: `live` columns of B in the last vector. Packs: writes B to `packed`, its rows one after the other.
     """
     element, n, vectors, unit, masked, packs = panel.element, panel.n, panel.vectors, panel.unit, panel.masked, panel.packs
     parameters = [*panel.parameters[:3], ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"),
@@ -286,7 +295,11 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
     start, go, entry = f.label("acc"), f.label("go"), f.block
     f.cond_branch(acc, start, go)
     f.start(start)
-    loaded = [[f.load(type_, f.gep(row, v * n, element), size) for v in range(vectors)] for row in results]
+    loaded = []
+    for row in results:
+        loaded.append([f.load(type_, f.gep(row, v * n, element), size) for v in range(vectors - panel.within)])
+        if panel.within and mask is not None:
+            loaded[-1].append(f.masked_load(type_, f.gep(row, (vectors - 1) * n, element), mask, zero(type_), size))
     f.branch(go)
     f.start(go)
     tile = [
@@ -316,7 +329,7 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
                 here = f.gep(brow, v * n, panel.right)
                 if decoder is not None:
                     columns.append(decoder.load(here, v))
-                elif mask is None:
+                elif mask is None or v < vectors - 1:
                     columns.append(f.load(type_, here, size))
                 else:
                     columns.append(f.masked_load(type_, here, mask, zero(type_), size))
@@ -336,7 +349,7 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
         a_at = a_at if unit else f.add(a_at, f.mul(acs, scale))
         state.next = [*current, f.add(b_at, f.mul(ldb, scale)), a_at]
 
-    unroll = UNROLL if (unit or panel.adjacent) and not masked and mr >= UNROLLED_HEIGHT else 1
+    unroll = UNROLL if (unit or panel.adjacent) and mr >= UNROLLED_HEIGHT else 1
     bulk = k if unroll == 1 else f.binary("and", k, i64(-unroll))
     with f.loop(0, bulk, unroll, [*tile, *zeros]) as state:
         steps(state, unroll)
@@ -345,6 +358,10 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
             steps(state, 1)
     for r in range(mr):
         for v in range(vectors):
-            f.store(state.results[r * vectors + v], f.gep(results[r], v * n, element), size)
+            found, there = state.results[r * vectors + v], f.gep(results[r], v * n, element)
+            if panel.within and mask is not None and v == vectors - 1:
+                f.masked_store(found, there, mask, size)
+            else:
+                f.store(found, there, size)
     f.ret()
     return f

@@ -62,7 +62,7 @@ class Panels:
 
     `packed`: scratch for a panel of B, where panels are copied. `gathered`: rows of A lie at offsets. `decoding`: how B is made
     floats, if memory holds it in fewer bits, with the arguments of that in `decoded`. `adjacent`: columns of A have their
-    elements side by side.
+    elements side by side. `within`: no column is written that is not formed.
     """
 
     element: str
@@ -76,16 +76,22 @@ class Panels:
     decoding: Decoding | None = None
     decoded: tuple[V, ...] = ()
     adjacent: bool = False
+    within: bool = False
 
     def multiply(self, ev: Evaluator, factors: Factors, region: Region, accumulate: bool) -> None:
         """Emits C (+)= A · B over a region."""
         f, width = ev.f, self.vectors * self.lanes
         start = ev.s.round_down(region.columns, width) if self.vectors else ev.s.constant(0)
-        wide = half = narrow = None
+        wide = half = narrow = tail = None
         if not is_integer(start, 0):
             packs = self.packed is not None
             wide = self._panel(self.vectors, False, packs)
-        if start != region.columns:
+        width = width or self.lanes
+        rest = (ev.s.remainders(region.columns, width) or frozenset()) - {0}
+        if len(rest) == 1 and self.decoding is None and (self.vectors or is_integer(region.columns, *rest)):
+            (columns,) = rest
+            tail = self._panel(-(-columns // self.lanes), columns % self.lanes != 0, False)
+        elif start != region.columns:
             narrow = self._panel(1, True, False)
             half = self._panel(self.vectors // 2, False, False) if wide is not None and self.vectors > 2 else None
         flag = TRUE if accumulate else FALSE
@@ -94,14 +100,14 @@ class Panels:
         if wide is not None and is_integer(region.columns, width):
             distance = wide.prefetch_distance(f, factors.b_row)
             f.call(f.module.provide(wide), "void", [*before, region.depth, flag, distance, *self.decoded, *extra])
-        elif wide is not None or narrow is not None:
+        elif wide is not None or narrow is not None or tail is not None:
             arguments = [*before, region.columns, region.depth, flag, *self.decoded, *extra]
-            f.call(f.module.provide(Columns(wide, narrow, half)), "void", arguments)
+            f.call(f.module.provide(Columns(wide, narrow, half, tail)), "void", arguments)
 
     def _panel(self, vectors: int, masked: bool, packs: bool) -> Panel:
         return Panel(
             self.element, self.lanes, vectors, self.unit, self.registers, masked, packs, self.gathered, self.decoding,
-            self.adjacent,
+            self.adjacent, masked and self.within,
         )  # fmt: skip
 
 

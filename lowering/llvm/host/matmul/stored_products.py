@@ -61,18 +61,22 @@ def _are_written_once(k: KernelContext, a: Node, b: Node, bounds: Sequence[Bound
         return {bound.limit.operand() for bound in found if bound.dim == dim}
 
     left, right = k.dots.limits(a), k.dots.limits(b)
-    return limits(left, 1) == limits(right, 0) and limits(left, 0) <= limits(bounds, 0) and not limits(right, 1)
+    ends = limits(right, 1) <= limits(bounds, 1)
+    return limits(left, 1) == limits(right, 0) and limits(left, 0) <= limits(bounds, 0) and ends
 
 
 def _target(k: KernelContext, pointers: Pointers, bounds: Sequence[Bound], c: Node) -> Stored | None:
-    """Returns the memory of a store as that of a block, where its rows are whole vectors side by side; else None."""
+    """Returns the memory of a store as that of a block, where its rows have elements side by side, of whole vectors or as many
+    as a mask says; else None."""
     (rows, columns), element = c.shape, memory_element(c.elem)
     row, column = pointers.offset.coefficients
     lanes = k.ev.target.vector_bytes // memory_size_of(element)
     if pointers.rest is not None or pointers.unit != element or column is None or not is_integer(column, 1):
         return None
-    if any(bound.dim == 1 for bound in bounds) or columns % lanes:
+    limits = [bound.limit for bound in bounds if bound.dim == 1]
+    if columns % lanes and not limits:
         return None
-    if row is None or not is_constant(row) or (rows > 1 and integer(row) < columns):
+    longest = min([columns, *[integer(limit) for limit in limits if is_constant(limit)]])
+    if row is None or not is_constant(row) or (rows > 1 and integer(row) < longest):
         return None  # rows of other strides may be the same memory
     return Stored(c.shape, c.elem, k.f.gep(pointers.base, pointers.offset.base, element), (integer(row), 1), element)

@@ -29,8 +29,8 @@ from .in_memory import LinesInMemory
 from .network import SQUARE, JoinedLanes, Rows, SortedLines
 from .quicksort import SortedLine
 
-SHORT = 8192
-"""Bytes of a line from which on it is sorted by partitions."""
+SHORT = 1024
+"""Elements of the longest line that networks sort; longer ones are sorted by partitions."""
 
 
 def lower_sort(k: KernelContext, op: Operation) -> None:
@@ -84,7 +84,7 @@ def _sorted_block(k: KernelContext, node: Node, axis: int, count: int) -> Stored
 
 def _is_partitioned(k: KernelContext, elem: str, extent: int) -> bool:
     """Whether a line of so many elements is sorted by partitions."""
-    return k.ev.target.compresses and elem in ("i32", "i64") and extent * memory_size_of(elem) > SHORT
+    return k.ev.target.compresses and elem in ("i32", "i64") and extent > SHORT
 
 
 def _partition(k: KernelContext, line: V, elem: str, count: int) -> None:

@@ -10,7 +10,8 @@ those elements are read next on whose side there is less room.
 
 The pivot is a median of elements at even distances. An adversary who knows that can make partitions one-sided, so the number
 of partitions that a part has behind it is limited, as in introsort (Musser, "Introspective sorting and selection algorithms",
-1997): what is left then is sorted as a heap. A second partition takes out elements equal to a pivot that nothing is below.
+1997): what is left then is sorted as a heap. Pivots are bounds of the parts that they divide, so that a part of equal elements
+is found by the partition that takes the others out: where no element is below the pivot, those are taken out that equal it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ LEAF = 512
 """Elements of the longest line that a network sorts."""
 PENDING = 64
 """Parts that wait: the larger one of two does, so each is less than half as long as the one that waits before it."""
+STATE = 5
+"""Numbers that say which part waits: its ends, how many partitions it may have, its least and its largest possible element."""
 MANY = 4096
 """Elements from which on the pivot is found among 48, not among 16."""
 
@@ -90,29 +93,37 @@ class SortedLine(Part):
         return [("i64", "levels")]
 
     def add(self, module: Module, linkage: str = "internal") -> None:
-        """Adds the function to a module. Of two parts the smaller one is sorted first, while the other one waits."""
+        """Adds the function to a module. Of two parts the smaller one is sorted first, while the other one waits.
+
+        Elements of a part are `least` or more and `most` or less: a part with one value alone is in order.
+        """
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         line, count, levels = f.params
-        waiting = f.alloca("i64", 3 * PENDING, 8)
-        part, short, long, heap, split, equal = (f.label(name) for name in ("part", "short", "long", "heap", "split", "equal"))
-        rest, two, following, take, done = (f.label(name) for name in ("rest", "two", "next", "take", "done"))
+        smallest = const(-(1 << 8 * self.size - 1), self.elem)
+        waiting = f.alloca("i64", STATE * PENDING, 8)
+        part, short, long, heap, split, one, two = (
+            f.label(name) for name in ("part", "short", "long", "heap", "split", "one", "two")
+        )
+        several, following, take, done = (f.label(name) for name in ("several", "next", "take", "done"))
+        self._unless_in_order(f, line, count, done)
         entry = f.block
         f.branch(part)
 
         f.start(part)
-        ways: dict[str, list[tuple[V, str]]] = {name: [] for name in ("low", "high", "left", "top")}
+        types = ("i64", "i64", "i64", self.elem, self.elem, "i64")
+        state = tuple([V(f.fresh("c"), kind) for kind in types])
+        ways: list[tuple[tuple[V, ...], str]] = [((i64(0), count, levels, smallest, self.largest, i64(0)), entry)]
         slot = len(f.lines)
         f.lines.append("")
-        low, high, left, top = (V(f.fresh("c"), "i64") for _ in range(4))
+        low, high, left, least, most, top = state
 
         def again(*values: V) -> None:
-            for way, value in zip(ways.values(), values, strict=True):
-                way.append((value, f.block))
+            ways.append((values, f.block))
             f.branch(part)
 
-        for way, value in zip(ways.values(), (i64(0), count, levels, i64(0)), strict=True):
-            way.append((value, entry))
         size, start = f.sub(high, low), f.gep(line, low, self.elem)
+        f.cond_branch(f.icmp("eq", least, most), following, several)
+        f.start(several)
         f.cond_branch(f.icmp("sle", size, i64(LEAF)), short, long)
 
         f.start(short)
@@ -126,40 +137,64 @@ class SortedLine(Part):
         f.branch(following)
 
         f.start(split)
-        pivot = f.call(module.provide(_Pivot(self.elem)), self.elem, [start, size])
-        partition = module.provide(Partition(self.elem))
-        smaller = f.call(partition, "i64", [start, size, pivot])
+        found = f.call(module.provide(_Pivot(self.elem)), self.elem, [start, size])
+        pivot = f.smax(found, f.add(least, const(1, self.elem)))
+        below = f.sub(pivot, const(1, self.elem))
+        smaller = f.call(module.provide(Partition(self.elem)), "i64", [start, size, pivot])
         fewer = f.sub(left, i64(1))
-        f.cond_branch(f.icmp("eq", smaller, i64(0)), equal, two)
+        is_none, is_all = f.icmp("eq", smaller, i64(0)), f.icmp("eq", smaller, size)
+        f.cond_branch(f.binary("or", is_none, is_all), one, two)
 
-        f.start(equal)
-        f.cond_branch(f.icmp("eq", pivot, self.largest), following, rest)
-        f.start(rest)
-        same = f.call(partition, "i64", [start, size, f.add(pivot, const(1, self.elem))])
-        again(f.add(low, same), high, fewer, top)
+        f.start(one)
+        again(low, high, fewer, f.select(is_none, pivot, least), f.select(is_none, most, below), top)
 
         f.start(two)
         middle = f.add(low, smaller)
         is_left = f.icmp("slt", smaller, f.sub(size, smaller))
-        slot_of_top = f.gep(waiting, f.mul(top, i64(3)), "i64")
-        for number, value in enumerate((f.select(is_left, middle, low), f.select(is_left, high, middle), fewer)):
-            f.store(value, f.gep(slot_of_top, 8 * number), 8)
-        again(f.select(is_left, low, middle), f.select(is_left, middle, high), fewer, f.add(top, i64(1)))
+        first, second = (low, middle, fewer, least, below), (middle, high, fewer, pivot, most)
+        slot_of_top = f.gep(waiting, f.mul(top, i64(STATE)), "i64")
+        for number, (one_of, other) in enumerate(zip(second, first, strict=True)):
+            f.store(f.select(is_left, one_of, other), f.gep(slot_of_top, 8 * number), self.size if number > 2 else 8)
+        again(*[f.select(is_left, one_of, other) for one_of, other in zip(first, second, strict=True)], f.add(top, i64(1)))
 
         f.start(following)
         f.cond_branch(f.icmp("eq", top, i64(0)), done, take)
         f.start(take)
         last = f.sub(top, i64(1))
-        slot_of_last = f.gep(waiting, f.mul(last, i64(3)), "i64")
-        again(*[f.load("i64", f.gep(slot_of_last, 8 * number), 8) for number in range(3)], last)
+        slot_of_last = f.gep(waiting, f.mul(last, i64(STATE)), "i64")
+        waited = [f.load(kind, f.gep(slot_of_last, 8 * at), int(kind[1:]) // 8) for at, kind in enumerate(types[:STATE])]
+        again(*waited, last)
 
         f.start(done)
         f.ret()
-        f.lines[slot] = "\n".join(
-            f"  {value.operand()} = phi i64 " + ", ".join(f"[ {v.operand()}, %{block} ]" for v, block in way)
-            for value, way in zip((low, high, left, top), ways.values(), strict=True)
-        )
+        merged = []
+        for number, value in enumerate(state):
+            sources = ", ".join(f"[ {values[number].operand()}, %{block} ]" for values, block in ways)
+            merged.append(f"  {value.operand()} = phi {value.type} {sources}")
+        f.lines[slot] = "\n".join(merged)
         module.add(f)
+
+
+    def _unless_in_order(self, f: Function, line: V, count: V, done: str) -> None:
+        """Branches to `done` if the line is in order; elements of others are looked at up to the first that is not."""
+        compared, last, following, mixed = (f.label(name) for name in ("compared", "last", "following", "mixed"))
+        end = f.sub(count, i64(self.lanes + 1))
+        before = f.block
+        f.cond_branch(f.icmp("slt", end, i64(0)), mixed, compared)
+        f.start(compared)
+        at, further = V(f.fresh("c"), "i64"), V(f.fresh("c"), "i64")
+        f.emit(f"{at.operand()} = phi i64 [ 0, %{before} ], [ {further.operand()}, %{following} ]")
+        falls = f.icmp("sgt", self.load(f, line, at), self.load(f, line, f.add(at, i64(1))))
+        some = f.icmp("ne", f.cast("bitcast", falls, f"i{self.lanes}"), const(0, f"i{self.lanes}"))
+        f.cond_branch(some, mixed, last)
+        f.start(last)
+        f.cond_branch(f.icmp("eq", at, end), done, following)
+        f.start(following)
+        next_at = f.smin(f.add(at, i64(self.lanes)), end)
+        # the phi above names what is computed here
+        f.emit(f"{further.operand()} = add i64 {next_at.operand()}, 0")
+        f.branch(compared)
+        f.start(mixed)
 
 
 @dataclass(frozen=True, slots=True)

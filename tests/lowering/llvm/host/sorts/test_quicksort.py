@@ -68,6 +68,17 @@ def test_lines_are_in_order(elem: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("elem", ELEMENTS)
+@pytest.mark.parametrize("size", [600, 1025])
+def test_one_pair_out_of_order_is_found(elem: str, size: int) -> None:
+    """Lines are looked through for elements that fall, a register at a time, of which the last one overlaps the one before."""
+    for at in (0, 1, 6, 7, 8, 15, 16, 17, size // 2, size - 18, size - 17, size - 10, size - 9, size - 8, size - 3, size - 2):
+        line = np.arange(size).astype(ELEMENTS[elem])
+        line[[at, at + 1]] = line[[at + 1, at]]
+        found, _ = call(SortedLine(elem), line, LEVELS)
+        assert np.array_equal(found, np.arange(size)), at
+
+
+@pytest.mark.parametrize("elem", ELEMENTS)
 @pytest.mark.parametrize("levels", [0, 1, 2, 5])
 def test_parts_with_too_many_partitions_behind_them_are_heaps(elem: str, levels: int) -> None:
     for name, line in lines(ELEMENTS[elem], 9001, np.random.default_rng(levels)).items():

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 
-from ...graph.ops.building import apply
-from ...graph.protocols import SymbolLike
-from ...graph.symbol import Symbol
-from ...promotion.dtype import float32, float64, int32, int64
+from ....graph.ops.building import apply
+from ....graph.protocols import SymbolLike
+from ....graph.symbol import Symbol
+from ....promotion.dtype import float32, float64, int32, int64
+from .cuts import is_cut_in_place
 
 MAX_ROWS = 8
 """Rows from which on a register has enough of them."""
@@ -36,7 +37,9 @@ def is_long_scan(symbol: Symbol) -> bool:
     if axis != len(shape) - 1 or not all(isinstance(extent, int) for extent in shape):
         return False
     *rows, length = [extent for extent in shape if isinstance(extent, int)]
-    return 1 <= math.prod(rows) <= MAX_ROWS and length >= LONG
+    if not 1 <= math.prod(rows) <= MAX_ROWS or length < LONG:
+        return False
+    return length % _part_count(length) == 0 or is_cut_in_place(symbol.inputs[0])
 
 
 def _part_count(length: int) -> int:

@@ -129,3 +129,12 @@ def test_histograms(dtype: str) -> None:
     graph = jn.Graph("g", inputs=[jn.TensorType(dtype, x.shape, "x")])
     graph.output(jn.bincount(graph.inputs[0], length=256))
     assert np.array_equal(jn.compile(graph, device="cpu")(x), np.bincount(x, minlength=256))
+
+
+def test_large_computed_operands_are_not_copied() -> None:
+    """What is computed is stored, and a slice of it that is reshaped is a copy."""
+    for length, parts in ((99991, 2), (1000003, 1), (2**20, 2)):
+        graph = jn.Graph("g", inputs=[jn.TensorType("float32", (length,), "x")])
+        graph.output(jn.cumsum(jn.exp(graph.inputs[0]), axis=0))
+        assert min(len(scanned(graph)), 2) == parts
+    assert len(scanned(scan((1000003,)))) == 3, "what a call brings is read in place"

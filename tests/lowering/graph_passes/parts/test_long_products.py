@@ -118,3 +118,12 @@ def test_infinities_and_nan_reach_their_results_alone() -> None:
     assert np.array_equal(np.isnan(found), np.isnan(wanted))
     assert np.array_equal(found[np.isinf(wanted)], wanted[np.isinf(wanted)])
     assert np.isfinite(found[np.isfinite(wanted)]).all()
+
+
+def test_large_computed_operands_are_not_copied() -> None:
+    def computed(a: jn.Symbol, b: jn.Symbol) -> jn.Symbol:
+        return a @ jn.exp(b)
+
+    assert len(shapes_of_products(graph_of([(1, 400009), (400009, 16)], computed))) == 1
+    assert len(shapes_of_products(graph_of([(1, 400009), (400009, 16)], product))) == 2
+    assert len(shapes_of_products(graph_of([(1, 400000), (400000, 16)], computed))[0]) == 3

@@ -12,6 +12,7 @@ from ....graph.protocols import SymbolLike
 from ....graph.symbol import Symbol
 from ....promotion.dtype import float32, float64
 from ..constant_values import holds_array
+from .cuts import is_cut_in_place
 
 ENOUGH = 16
 """Blocks of results and parts of sums together, up to which sums are divided."""
@@ -53,7 +54,8 @@ def _parts(symbol: Symbol) -> int:
     height, width = (1, LONG_BLOCK) if rows == 1 else (COLUMN_BLOCK if columns == 1 else BLOCK, BLOCK)
     blocks = -(-rows // height) * -(-columns // width)
     most = min(ENOUGH // blocks, steps // MIN_PART)
-    return next((parts for parts in range(most, most // 2, -1) if steps % parts == 0), max(1, most))
+    whole = next((parts for parts in range(most, most // 2, -1) if steps % parts == 0), 1)
+    return whole if whole > 1 or not all(map(is_cut_in_place, symbol.inputs)) else max(1, most)
 
 
 def _is_constant(operand: Symbol) -> bool:

@@ -6,9 +6,9 @@ Parts have elements of their own. Integers add up to the same in any order; floa
 
 from __future__ import annotations
 
-from ...graph.ops.building import apply
-from ...graph.protocols import SymbolLike
-from ...graph.symbol import Symbol
+from ....graph.ops.building import apply
+from ....graph.protocols import SymbolLike
+from ....graph.symbol import Symbol
 
 MANY = 65536
 """Updates from which on there are parts."""
