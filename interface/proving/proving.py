@@ -103,7 +103,7 @@ class KernelProver:
         and new names, which stand for any number.
 
         Raises `UserError` for expressions that cannot be read, unknown names, and assumptions that contradict each other;
-        `UnsupportedError` for properties there are not, and where z3 is not installed.
+        `UserError` for properties there are not; `UnsupportedError` where z3 is not installed.
         """
         taken = taken_names(self._function)
         return self._prove(Specification.of(assume, {} if extents is None else extents, grid, taken), properties, limit, cache)
@@ -210,7 +210,7 @@ class KernelProver:
         properties = (properties,) if isinstance(properties, str) else tuple(properties)
         for each in properties:
             if each not in PROPERTIES:
-                raise UnsupportedError(f"prove: no property {each!r}; fix: properties={PROPERTIES}, or some of them")
+                raise UserError(f"prove: no property {each!r}; fix: properties={PROPERTIES}, or some of them")
         if not properties:
             raise UserError(f"prove: properties={properties!r}: nothing would be proven; fix: some of {PROPERTIES}")
         if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit < 1 << 32:

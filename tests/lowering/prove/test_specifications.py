@@ -105,7 +105,7 @@ def test_what_a_specification_cannot_be(arguments: dict[str, Any], message: str)
 
 @pytest.mark.parametrize("name", ["Initialised", "Bounds", "speed"])
 def test_properties_that_there_are_not_are_refused_with_those_that_there_are(name: str) -> None:
-    with pytest.raises(jn.UnsupportedError, match=r"no property .* fix: properties=\('bounds', 'races', 'overflow', '"):
+    with pytest.raises(jn.UserError, match=r"no property .* fix: properties=\('bounds', 'races', 'overflow', '"):
         kernel().prove(extents={"x": "n"}, properties=(name,))
 
 
