@@ -12,8 +12,8 @@ class WholeLines(NamedTuple):
         sorted_bytes: the longest line that they put in order; 0 for none.
         transforms: whether they do Fourier transforms of them. In reproducible numerics none do: sums are in another order
             than those of products, which all devices compute.
-        columns: whether they store the columns of a narrow product together, and add up parts of long sums of products. In
-            reproducible numerics products are chains.
+        columns: whether they store the columns of a narrow product together, and combine parts of long sums of products,
+            scans and counts. In reproducible numerics products are chains, and rows are scanned in one order on all devices.
     """
 
     sorted_bytes: int = 0

@@ -98,9 +98,9 @@ def _located(world: World, access: Access, level: Level) -> tuple[Formula, Point
 
 
 def _overlap(one: Pointer, size: int, two: Pointer, other: int) -> Formula:
-    """Returns that two accesses inside one array have bytes in common."""
+    """Returns that two accesses inside one array have bytes in common. Offsets are multiples of the sizes."""
     difference = one.offset - two.offset
-    return both(less(difference, other), less(-difference, size))
+    return equal(difference, 0) if size == other else both(less(difference, other), less(-difference, size))
 
 
 def programs_meet(world: World, one: Access, two: Access, level: Level) -> list[Formula]:
@@ -116,8 +116,6 @@ def programs_meet(world: World, one: Access, two: Access, level: Level) -> list[
     other_live, second, other_inside = _located(world, two, level)
     pointer = Pointer(second.base, renaming.polynomial(second.offset))
     meeting = _overlap(first, one.size, pointer, two.size)
-    if one.size == two.size:  # both are multiples of it
-        meeting = equal(first.offset - pointer.offset, 0)
     return [
         live, renaming.formula(other_live), apart, meeting, inside, renaming.formula(other_inside),
     ]  # fmt: skip
@@ -140,8 +138,6 @@ def lanes_meet_later(
     other_live, second, other_inside = _located(world, two, level)
     pointer = Pointer(second.base, renaming.polynomial(second.offset))
     meeting = _overlap(first, one.size, pointer, two.size)
-    if one.size == two.size:  # both are multiples of it
-        meeting = equal(first.offset - pointer.offset, 0)
     found = [live, renaming.formula(other_live), meeting, inside, renaming.formula(other_inside)]
     if carried is not None:
         number = iteration(run, carried)

@@ -75,7 +75,8 @@ SHALLOW = 64
 """Steps of k of one product up to which a low block of rows pays where the second operand is computed."""
 SHORT, SHORT_BYTES, FEW_STEPS = 256, 64, 8
 """Steps of k of a whole product, of floats or of shorter elements, up to which 64 rows take less time than 256, whose sums fill
-the first-level cache: 3 to 13 % at 16 to 128 steps, 2 to 5 % at 256."""
+the first-level cache: 3 to 13 % at 16 to 128 steps, 2 to 5 % at 256; and those up to which writing the result is all of the
+time."""
 WIDE_COLUMNS = 1024
 """Columns of a block of such a product whose result is beyond the second-level cache: whole pages of its rows."""
 PROGRAMS_PER_THREAD = 4

@@ -37,6 +37,8 @@ from .stored_quads import stored_quads
 from .unsigned_bytes import unsigned_of
 
 NEAR_COLUMNS, FEW_COLUMNS = 64, 8
+"""Elements from a row of the right operand to the next up to which rows are near, and columns up to which the product of a
+matrix that lies along its rows is the transposed one."""
 
 
 class Dots:
