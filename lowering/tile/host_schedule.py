@@ -217,7 +217,7 @@ def _kept_columns(nest: Nest, inner: int, outer: int | None, limits: HostLimits)
             again += load.dtype.itemsize
     if again <= MANY_FACTORS or outer is None:
         return WIDEST_MAP_BLOCK
-    kept, extent = limits.l1_bytes // 2 // again, nest.axes[inner].extent
+    kept, extent = limits.l1_bytes * 2 // again, nest.axes[inner].extent
     if type(extent) is int and extent <= kept:
         return WIDEST_MAP_BLOCK
     return max(MIN_KEPT_COLUMNS, power_of_two(kept + 1) // 2)
