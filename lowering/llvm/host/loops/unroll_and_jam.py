@@ -41,7 +41,7 @@ def jammed(
     row = max([d for d in range(inner) if shape[d] > 1], default=None)
     if row is None or n == 1:
         return None
-    order = _evaluation_order(ev, nodes)
+    order = _evaluation_order(ev, [node for node in nodes if not isinstance(node, Load)])  # those only hoist addresses
     shared = [
         node for node in order
         if not isinstance(node, Map) and inner in ev.depends(node) and row not in ev.depends(node) and reads_memory(node)
