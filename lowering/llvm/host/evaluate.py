@@ -38,11 +38,11 @@ from .loops.coordinates import (
 )
 from .loops.flat import is_deep, read_flattened
 from .loops.lane_masks import compared_lanes, lane_mask, only_first_lane
-from .loops.scratch import Scratch, read_elements, write_elements
 from .memory.filled_rows import filled_row
 from .memory.gathers import are_few_apart, gather, load_apart, load_first
 from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from .scalars import ZERO, Scalars, is_constant, wrapped
+from .scratch.memory import Scratch, read_elements, write_elements
 
 
 class Evaluator:

@@ -32,6 +32,7 @@ from ..memory.transpose import (
 )
 from ..nodes import Affine, Flattened, Load, Map, Node, Pointers, Splat, Stored, View, cost, dense
 from ..scalars import ZERO, is_constant
+from ..scratch.unwritten_lanes import clear_unwritten
 from .coordinates import (
     Bound,
     Coordinate,
@@ -48,7 +49,6 @@ from .invariants import spread
 from .lane_masks import only_first_lane
 from .nontemporal_stores import lies_along, to_line
 from .unroll_and_jam import jammed
-from .unwritten_lanes import clear_unwritten
 from .vector_loop import vector_loop
 
 _FREE = frozenset({"tt.bitcast", "arith.bitcast"})

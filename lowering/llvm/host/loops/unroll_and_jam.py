@@ -66,7 +66,7 @@ def _evaluation_order(ev: Evaluator, nodes: Sequence[Node]) -> list[Node]:
         elif id(node) not in seen and not isinstance(node, (Splat, Affine)):
             seen.add(id(node))
             stack.append((node, True))
-            if isinstance(node, Map) and id(node) not in ev.replacement:
+            if isinstance(node, Map) and id(node) not in ev.repositionment:
                 stack += [(operand, False) for operand in sorted(reversed(node.operands), key=cost)]  # the longest one first
     return order
 
@@ -111,11 +111,11 @@ class JammedRows:
         outside = masks.test(ev, self.shape, tuple(around), self.row)
         with f.loop(0, count, self.rows) as state, ev.scope():
             if is_constant(count) and count.number % self.rows == 0:
-                places = [Coordinate(state.index, r, 1, loop) for r in range(self.rows)]
+                positions = [Coordinate(state.index, r, 1, loop) for r in range(self.rows)]
             else:  # the last row is computed several times
                 last = s.sub(count, s.constant(1))
-                places = [Coordinate(s.min(s.add(state.index, s.constant(r)), last), 0, 1, loop) for r in range(self.rows)]
-            rows = [self._at(around, place) for place in places]
+                positions = [Coordinate(s.min(s.add(state.index, s.constant(r)), last), 0, 1, loop) for r in range(self.rows)]
+            rows = [self._at(around, position) for position in positions]
             within = masks.test(ev, self.shape, self._at(around, Coordinate(state.index, 0, self.rows, loop)), self.row)
             holds = ev.all_of([each for each in (outside, within) if each is not None])
             if holds is None:
@@ -133,8 +133,8 @@ class JammedRows:
             f.branch(done)
             f.start(done)
 
-    def _at(self, around: Sequence[Coordinate | None], place: Coordinate) -> Coordinates:
-        return tuple([place if d == self.row else each for d, each in enumerate(around)])
+    def _at(self, around: Sequence[Coordinate | None], position: Coordinate) -> Coordinates:
+        return tuple([position if d == self.row else each for d, each in enumerate(around)])
 
     def _visit(self, rows: Sequence[Coordinates], bounds: Sequence[Bound], effect: Effect, once: bool) -> None:
         ev = self.ev
@@ -199,7 +199,7 @@ def _row_conditions(ev: Evaluator, order: Sequence[Node], row: int, inner: int, 
     conditions: dict[tuple[object, ...], tuple[Node, tuple[int | None, ...]]] = {}
     bounds: dict[str, Bound] = {}
     for load in order:
-        if not isinstance(load, Load) or load.mask is None or id(load) in ev.replacement:
+        if not isinstance(load, Load) or load.mask is None or id(load) in ev.repositionment:
             continue
         limits, parts = decompose_mask(load.mask)
         bounds |= {b.limit.operand(): b for b in limits if b.dim == row and b.limit.operand() not in implied}

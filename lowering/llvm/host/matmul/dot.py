@@ -19,12 +19,12 @@ from ...values import FALSE, TRUE, V, i64, integer, is_constant, is_integer
 from ..evaluate import Evaluator
 from ..loops.coordinates import Bound, decompose_mask, memory_size_of, reads_memory
 from ..loops.loop_nests import LoopNests
-from ..loops.unwritten_lanes import clear_beyond
 from ..loops.zero_limits import is_kept, is_zero, zero_limits
 from ..nodes import Affine, Load, Map, Node, Splat, Stored, View, view
 from ..reduce.combine import Combine
 from ..reduce.loops import reduce
 from ..scalars import ZERO
+from ..scratch.unwritten_lanes import clear_beyond
 from .across_pairs import STEPS, LeftPairs
 from .decoding import Decoding
 from .operands import EVERYTHING, Operand, Wanted, cut, rows_of, shared_limits

@@ -13,9 +13,9 @@ from ...ir import Function
 from ...values import V, i64, vector, zero
 from ..control.sites import Site
 from ..control.status import Status
+from ..loops.coordinates import Coordinates, memory_size_of
 from ..nodes import Stored
 from ..scalars import ZERO, Scalars
-from .coordinates import Coordinates, memory_size_of
 
 STACK_BLOCK = 129 << 10
 STACK_TOTAL = 2 << 20
@@ -98,7 +98,7 @@ class Scratch:
 
 def read_elements(s: Scalars, node: Stored, coordinates: Coordinates) -> V:
     """Reads the elements of a block at the coordinates: a scalar, or a vector along the dimension with several lanes."""
-    f, (pointer, n, lane_step) = s.f, _place(s, node, coordinates)
+    f, (pointer, n, lane_step) = s.f, _location(s, node, coordinates)
     size = memory_size_of(node.memory)
     if n == 1 or lane_step == 1:
         raw = f.load(vector(node.memory, n), pointer, size)
@@ -111,7 +111,7 @@ def read_elements(s: Scalars, node: Stored, coordinates: Coordinates) -> V:
 
 def write_elements(s: Scalars, node: Stored, coordinates: Coordinates, value: V) -> None:
     """Writes elements of a block at the coordinates, as many as these have lanes."""
-    f, (pointer, n, lane_step) = s.f, _place(s, node, coordinates)
+    f, (pointer, n, lane_step) = s.f, _location(s, node, coordinates)
     value = f.splat(value, n)
     stored = to_memory(f, value, "i1") if node.elem == "i1" else value
     size = memory_size_of(node.memory)
@@ -122,7 +122,7 @@ def write_elements(s: Scalars, node: Stored, coordinates: Coordinates, value: V)
         f.store(f.extract(stored, lane), f.gep(pointer, lane * lane_step, node.memory), size)
 
 
-def _place(s: Scalars, node: Stored, coordinates: Coordinates) -> tuple[V, int, int]:
+def _location(s: Scalars, node: Stored, coordinates: Coordinates) -> tuple[V, int, int]:
     """Returns the address of the first element at the coordinates, how many there are, and how far apart they lie."""
     total, fixed, n, lane_step = ZERO, 0, 1, 1
     for stride, coordinate in zip(node.strides, coordinates, strict=True):
