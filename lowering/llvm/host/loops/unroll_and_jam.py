@@ -66,7 +66,7 @@ def _evaluation_order(ev: Evaluator, nodes: Sequence[Node]) -> list[Node]:
         elif id(node) not in seen and not isinstance(node, (Splat, Affine)):
             seen.add(id(node))
             stack.append((node, True))
-            if isinstance(node, Map) and id(node) not in ev.repositionment:
+            if isinstance(node, Map) and id(node) not in ev.replacement:
                 stack += [(operand, False) for operand in sorted(reversed(node.operands), key=cost)]  # the longest one first
     return order
 
@@ -199,7 +199,7 @@ def _row_conditions(ev: Evaluator, order: Sequence[Node], row: int, inner: int, 
     conditions: dict[tuple[object, ...], tuple[Node, tuple[int | None, ...]]] = {}
     bounds: dict[str, Bound] = {}
     for load in order:
-        if not isinstance(load, Load) or load.mask is None or id(load) in ev.repositionment:
+        if not isinstance(load, Load) or load.mask is None or id(load) in ev.replacement:
             continue
         limits, parts = decompose_mask(load.mask)
         bounds |= {b.limit.operand(): b for b in limits if b.dim == row and b.limit.operand() not in implied}
