@@ -206,9 +206,10 @@ def _map_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
 
 
 def _kept_columns(nest: Nest, inner: int, outer: int | None, limits: HostLimits) -> int:
-    """Returns how many columns of what a map reads anew in each row stay in half of the first-level cache.
+    """Returns how many columns of what rows of a map share stay in the caches: twice as much as the first-level one holds.
 
-    Such are the factors of a depthwise convolution, of which each tap has as many as there are channels.
+    Such are the factors of a depthwise convolution, of which each tap has as many as there are channels. They are read once
+    for several rows.
     """
     again = 0
     for load in nest.loads:
