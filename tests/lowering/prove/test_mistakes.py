@@ -110,7 +110,7 @@ _TABLE = """tt.func public @k(%tab: !tt.ptr<i64>, %lens: !tt.ptr<i64>, %o: !tt.p
     [
         (["points(tab[:], 4 * lens[:])", "lens[:] == 2**62"], "no array has so many bytes"),
         (["points(tab[:], 8 * lens[:])", "lens[:] >= 2**61"], "no array has so many bytes"),
-        (["points(tab[:], lens[:] * lens[:])", "2**32 <= lens[:] < 2**62"], "no array has so many bytes"),
+        (["points(tab[:], 2**40 * lens[:])", "2**23 <= lens[:] < 2**62"], "no array has so many bytes"),
         (["points(tab[:], 4 * lens[:])", "lens[:] == 2**64"], "no number of 64 bits"),
         (["points(tab[:], 4 * lens[:])", "lens[:] >= 3 and lens[:] <= 2"], "no number of 64 bits"),
     ],
