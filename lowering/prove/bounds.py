@@ -27,7 +27,7 @@ _STEPS_A_CLAIM = 1500
 """What a claim counts at least: making its terms takes time, also where the solver is not asked."""
 _LIMITS = (((1 << 31) - 1, "2**31 - 1"), ((1 << 31) - (1 << 16), "2**31 - 2**16"), (1 << 30, "2**30"), (1 << 24, "2**24"))
 """What sizes are at most under conditions, the weakest first."""
-_MOST_LOOSENED = 3
+_MAX_LOOSENED = 3
 """Conditions of a verdict of which weaker ones are tried: each takes making everything again."""
 _SHARE_OF_WEAKER = 40
 """Of the steps of a proof, this share at most is for weaker conditions: others need the rest."""
@@ -189,7 +189,7 @@ class Bounds:
         """Returns conditions of which single ones are weaker, as far as a claim holds with them."""
         own = [text for text in level if text not in least]
         budget = self.world.solver.budget
-        for text in own if len(own) <= _MOST_LOOSENED else ():
+        for text in own if len(own) <= _MAX_LOOSENED else ():
             name, _, most = text.rpartition(" <= ")
             texts = [each for _, each in _LIMITS]
             for weaker in reversed(texts[: texts.index(most)] if most in texts else texts):

@@ -99,7 +99,8 @@ class Overflow:
         for each in (strongest, ALWAYS):  # what is left under all conditions is in the way, and not what they are for
             for op in operations:
                 if problem := self._problem(op, each):
-                    most = f", also where sizes are at most {each[-1].rpartition('<= ')[2]}" if each else ""
+                    is_sum = bool(each) and problem.endswith("bits")
+                    most = f", also where sizes are at most {each[-1].rpartition('<= ')[2]}" if is_sum else ""
                     return Found(UNKNOWN, reason=f"may wrap: {problem} at {line_of(op)}{most}")
         return Found(UNKNOWN, reason=f"no sizes were found with which {' and '.join(strongest)}")
 

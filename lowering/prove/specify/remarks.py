@@ -50,7 +50,7 @@ def doubts(specification: Specification, elements: Mapping[str, int], numbers: M
     found = []
     for name, text in specification.extents:
         size = parse_size(text, f"extent of {name}")
-        if not _is_natural(size, numbers):
+        if not _is_usual(size, numbers):
             own = f"the launch's array has {elements[name]} elements" if name in elements else "chosen to fit the launch"
             simple = [one for one, number in numbers.items() if number == elements.get(name)]
             other = f"; {' and '.join(simple)} had that value, too" if simple else ""
@@ -61,7 +61,7 @@ def doubts(specification: Specification, elements: Mapping[str, int], numbers: M
     return tuple(found)
 
 
-def _is_natural(size: Expression, numbers: Mapping[str, int]) -> bool:
+def _is_usual(size: Expression, numbers: Mapping[str, int]) -> bool:
     """Returns whether a size is a product of numbers and parameters, or what rows with a stride reach to."""
     match size:
         case Call("+", Call("*", Call("-", rows, Number(1)), stride), columns):
