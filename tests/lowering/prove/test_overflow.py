@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("z3")
 
+from joinery.lowering.prove.found import joined
+
 from ...support.tiers import both_tiers
 
 _TILE = """
@@ -80,12 +82,29 @@ def test_products_are_proven_under_small_sizes_where_nothing_bounds_them() -> No
                 assert (-(-rows // 16) * 16 - 1) * ldc + 15 < 2**31, (rows, ldc, bounds)
 
 
+def test_conditions_are_weakened_one_by_one_where_a_weaker_number_does() -> None:
+    """Both were bounded by 2**24, as the weakest number that does for all sizes together; it proves less with 2**31 - 2**16."""
+    (verdict,) = _tile("1 <= M", "1 <= ldc").accesses
+    assert set(verdict.condition) == {"ldc <= 2**24", "M * ldc <= 2**30"}
+    assert _tile("1 <= M", "1 <= ldc <= 2**24", "M * ldc <= 2**30").ok
+    assert not _tile("1 <= M", "1 <= ldc <= 2**24", "M * ldc <= 2**31 - 2**16").ok
+
+
+def test_of_conditions_on_one_size_the_strongest_stands_alone() -> None:
+    long = ("H * W <= 2**31 - 1", "n <= 2**24", "H*W <= 2**30")
+    short = ("n <= 2**15", "n >= 3", "W <= n", "H + W <= 2**24")
+    assert joined(long) == ("n <= 2**24", "H*W <= 2**30")
+    assert joined(long, short) == ("H*W <= 2**30", *short)
+    assert joined(short, short) == short
+    assert joined() == joined(()) == ()
+
+
 # Random sums and products of 8 bits, against all sizes
 
 _OPERATIONS = ("addi", "subi", "muli", "muli", "minsi", "maxsi", "shli", "lane shift")
 
 
-def _random_case(rng: random.Random) -> tuple[str, list[tuple[str, int, int]], tuple[tuple[int, int], tuple[int, int]]]:
+def _random_case(rng: random.Random, width: int = 8) -> tuple[str, list[tuple[str, int, int]], tuple[tuple[int, int], tuple[int, int]]]:
     """A kernel whose address is made of sizes n and m, the program and the lane, the operations, and ranges of n and m."""
     lines, steps = [], []
     for number in range(rng.randint(1, 4)):
@@ -114,10 +133,13 @@ def _random_case(rng: random.Random) -> tuple[str, list[tuple[str, int, int]], t
   %xs = tt.splat %x : !tt.ptr<i8> -> tensor<4x!tt.ptr<i8>>
   %a = tt.addptr %xs, %v{last} : tensor<4x!tt.ptr<i8>>, tensor<4xi8>
   tt.store %a, %v{last} : tensor<4x!tt.ptr<i8>>"""
+    if width == 32:
+        text = text.replace("i8", "i32").replace("arith.trunci %ps : tensor<4xi32> to", "arith.addi %ps, %k0 :")
+        text = text.replace("arith.trunci %lanes : tensor<4xi32> to", "arith.addi %lanes, %k0 :")
     return text, steps, (ranges[0], ranges[1])
 
 
-def _wraps(steps: Sequence[tuple[str, int, int]], last: int, values: Sequence[int]) -> bool:
+def _wraps(steps: Sequence[tuple[str, int, int]], last: int, values: Sequence[int], half: int = 128) -> bool:
     """Whether an operation that the address is computed from has another result than its exact one."""
     needed, waiting = set(), [last]
     while waiting:
@@ -133,8 +155,8 @@ def _wraps(steps: Sequence[tuple[str, int, int]], last: int, values: Sequence[in
         exact = {
             "addi": one + two, "subi": one - two, "muli": one * two, "minsi": min(one, two), "maxsi": max(one, two),
         }.get(name, one << (two if "sh" in name else 0))  # fmt: skip
-        wrapped |= 4 + number in needed and not -128 <= exact < 128
-        found.append((exact + 128 & 255) - 128)
+        wrapped |= 4 + number in needed and not -half <= exact < half
+        found.append((exact + half & 2 * half - 1) - half)
     return wrapped
 
 
@@ -153,6 +175,31 @@ def test_what_is_proven_of_random_numbers_wraps_in_no_launch(in_full: bool) -> N
         assert not wraps or proof.verdict("overflow") == "unknown", f"kernel {seed}: its sizes are below all conditions"
         proven, fitting = proven + proof.ok, fitting + (not wraps)
     assert proven >= 0.8 * fitting > 0, (proven, fitting)
+
+
+@both_tiers
+def test_what_is_proven_under_conditions_wraps_in_no_launch_that_has_them(in_full: bool) -> None:
+    """Numbers of 32 bits without upper bounds: sizes are drawn at the ends of the conditions, and anywhere below."""
+    tried = 0
+    for seed in range(1000, 1400 if in_full else 1012):
+        rng = random.Random(seed)
+        text, steps, _ = _random_case(rng, 32)
+        made = kernel("%x: !tt.ptr<i32>, %n: i32, %m: i32", text)
+        (verdict,) = made.prove(["n >= 0", "m >= -2"], {"x": "k"}, "g", ("overflow",)).accesses
+        if verdict.verdict not in ("proven", "proven under"):
+            continue
+        most = {"n": 2**31 - 1, "m": 2**31 - 1, "g": 2**31 - 1, "k": 2**60}
+        for condition in verdict.condition:
+            name, _, text = condition.partition(" <= ")
+            most[name] = min(most[name], eval(text))
+        for _ in range(60):
+            n, m = [max(-2 * (name == "m"), rng.choice((most[name], rng.randint(0, most[name])))) for name in "nm"]
+            m = rng.choice((m, m, m, -2, -1))
+            program = most["g"] - 1 if rng.random() < 0.6 else rng.randrange(most["g"])
+            values = n, m, program, rng.randrange(4)
+            assert not _wraps(steps, 3 + len(steps), values, 1 << 31), f"kernel {seed}: {values}\n{made.ttir}\n{verdict}"
+            tried += bool(verdict.condition)
+    assert tried >= 100
 
 
 # Which operations an address is computed from
