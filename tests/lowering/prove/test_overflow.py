@@ -104,7 +104,9 @@ def test_of_conditions_on_one_size_the_strongest_stands_alone() -> None:
 _OPERATIONS = ("addi", "subi", "muli", "muli", "minsi", "maxsi", "shli", "lane shift")
 
 
-def _random_case(rng: random.Random, width: int = 8) -> tuple[str, list[tuple[str, int, int]], tuple[tuple[int, int], tuple[int, int]]]:
+def _random_case(
+    rng: random.Random, width: int = 8
+) -> tuple[str, list[tuple[str, int, int]], tuple[tuple[int, int], tuple[int, int]]]:
     """A kernel whose address is made of sizes n and m, the program and the lane, the operations, and ranges of n and m."""
     lines, steps = [], []
     for number in range(rng.randint(1, 4)):
