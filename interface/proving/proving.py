@@ -103,7 +103,8 @@ class KernelProver:
                 `Proof.recorded` says that nothing was proven now. What a launch refutes is not kept.
 
         Sizes are expressions of `+ - * // %`, `cdiv`, `min`, `max`, `2**31` and `n**2`, over integer parameters of the kernel
-        and new names, which stand for any number.
+        and new names, which stand for any number: those in an extent, in the grid, or in an equation with a known name, or that
+        `"number(rows)"` declares.
 
         Raises `UserError` for expressions that cannot be read, unknown names, and assumptions that contradict each other;
         `UserError` for properties there are not; `UnsupportedError` where z3 is not installed.
