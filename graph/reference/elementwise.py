@@ -16,7 +16,7 @@ import numpy as np
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from ..ops.elementwise import ROWS
-from .activations import logistic, two_sum, without_denormals
+from .activations import logistic, two_product, two_sum, without_denormals
 from .elementary import FUNCTIONS
 from .numerics import bitcast, convert, double, to_dtype, working
 from .registry import BoundSymbol, row
@@ -237,6 +237,14 @@ def one_unless_below(symbol: BoundSymbol, x: Array, y: Array) -> Array:
 @row("mul_bounded")
 def mul_bounded(symbol: BoundSymbol, x: Array, y: Array) -> Array:
     return to_dtype(double(x) * double(y), symbol.dtype)
+
+
+@row("multiply_add")
+def multiply_add(symbol: BoundSymbol, x: Array, y: Array, z: Array) -> Array:
+    high, low = two_product(double(x), double(y))
+    total, rest = two_sum(high, double(z))
+    exact = np.isfinite(total) & np.isfinite(low)
+    return to_dtype(np.where(exact, total + np.where(exact, rest + low, 0.0), total), symbol.dtype)
 
 
 @row("sum_of_four")

@@ -39,6 +39,10 @@ MAX_REPEATED = 64
 more, such as a convolution whose windows another one reads, is stored."""
 
 
+MAX_MASKED = 32
+"""So is memory with a border at more index maps than this: taps of a convolution."""
+
+
 class NeedsBufferError(Exception):
     """Raised when `symbol` cannot be evaluated inline and has to be stored. Never leaves the scheduler."""
 
@@ -232,7 +236,10 @@ class BodyBuilder:
             return self.evaluate(operand, self._view_index(symbol, operand, index), guard)
         self.evaluated[symbol.id] = None
         variants = self._variants[symbol.id] = self._variants.get(symbol.id, 0) + 1
-        if variants > MAX_VARIANTS or (variants - 1) * self.grouping.cost[symbol.id] > MAX_REPEATED:
+        if self._is_masked_load(symbol):
+            if variants > MAX_MASKED:
+                raise NeedsBufferError(symbol)
+        elif variants > MAX_VARIANTS or (variants - 1) * self.grouping.cost[symbol.id] > MAX_REPEATED:
             raise NeedsBufferError(symbol)
         outer, self._lines = self._lines, (symbol.location,)
         found = self._computed(symbol, index, guard)
@@ -241,6 +248,14 @@ class BodyBuilder:
         if symbol.location not in lines:  # an equal value that another line asked for before
             self.entries[found].lines = (*lines, symbol.location)
         return found
+
+    def _is_masked_load(self, symbol: Symbol) -> bool:
+        """Returns whether a symbol is memory with a number around it, which loads read under masks."""
+        if symbol.op.name != "pad" or symbol.attrs["mode"] != "constant":
+            return False
+        root = storage_root(symbol.inputs[0])
+        is_stored = root.id in self.grouping.stored and self.grouping.group_of.get(root.id) is not self.group
+        return root.op.kind == "source" or is_stored
 
     def _computed(self, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
         kind = symbol.op.kind

@@ -206,9 +206,10 @@ def _map_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
 
 
 def _kept_columns(nest: Nest, inner: int, outer: int | None, limits: HostLimits) -> int:
-    """Returns how many columns of what a map reads anew in each row stay in half of the first-level cache.
+    """Returns how many columns of what rows of a map share stay in the caches: twice as much as the first-level one holds.
 
-    Such are the factors of a depthwise convolution, of which each tap has as many as there are channels.
+    Such are the factors of a depthwise convolution, of which each tap has as many as there are channels. They are read once
+    for several rows.
     """
     again = 0
     for load in nest.loads:
@@ -217,7 +218,7 @@ def _kept_columns(nest: Nest, inner: int, outer: int | None, limits: HostLimits)
             again += load.dtype.itemsize
     if again <= MANY_FACTORS or outer is None:
         return WIDEST_MAP_BLOCK
-    kept, extent = limits.l1_bytes // 2 // again, nest.axes[inner].extent
+    kept, extent = limits.l1_bytes * 2 // again, nest.axes[inner].extent
     if type(extent) is int and extent <= kept:
         return WIDEST_MAP_BLOCK
     return max(MIN_KEPT_COLUMNS, power_of_two(kept + 1) // 2)

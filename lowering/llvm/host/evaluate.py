@@ -18,7 +18,6 @@ from ..elementwise import (
     memory_element,
     memory_size,
     register_element,
-    to_memory,
 )
 from ..ir import Function
 from ..op_lines import NodeLines
@@ -30,6 +29,7 @@ from .loops.coordinates import (
     Coordinate,
     Coordinates,
     along,
+    conjuncts,
     decompose_mask,
     dependencies,
     memory_size_of,
@@ -38,11 +38,11 @@ from .loops.coordinates import (
 )
 from .loops.flat import is_deep, read_flattened
 from .loops.lane_masks import compared_lanes, lane_mask, only_first_lane
-from .loops.scratch import Scratch
 from .memory.filled_rows import filled_row
 from .memory.gathers import are_few_apart, gather, load_apart, load_first
 from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from .scalars import ZERO, Scalars, is_constant, wrapped
+from .scratch.memory import Scratch, read_elements, write_elements
 
 
 class Evaluator:
@@ -64,6 +64,7 @@ class Evaluator:
         self.memory = Scratch(function)
         self._reserved: dict[str, tuple[str, int]] = {}  # address of scratch -> its elements
         self._loops = 0
+        self.assumed: set[tuple[object, ...]] = set()  # conditions that hold where code is being emitted, by `key_of`
 
     # -- scopes -----------------------------------------------------------
 
@@ -87,12 +88,24 @@ class Evaluator:
         widest = max((memory_size(e) if e not in ("bf16", "f16") else 4) for e in elems)
         return max(1, self.target.vector_bytes // widest)
 
+    @contextmanager
+    def assuming(self, conditions: set[tuple[object, ...]], loop: int, limits: set[str]) -> Iterator[None]:
+        """Opens a scope in which conditions hold, by `key_of`, and a loop goes no further than limits."""
+        before = self.assumed, self._implied[loop]
+        self.assumed, self._implied[loop] = self.assumed | conditions, self._implied[loop] | limits
+        with self.scope():
+            yield
+        self.assumed, self._implied[loop] = before
+
     # -- nodes at coordinates ----------------------------------------------
+
+    def key_of(self, node: Node, coordinates: Coordinates) -> tuple[object, ...]:
+        """Returns what decides the node's value at the coordinates."""
+        return (id(node), *((d, coordinates[d]) for d in sorted(self.depends(node))))
 
     def at(self, node: Node, coordinates: Coordinates, mask: V | None = None) -> V:
         """Returns the node's value at the coordinates: a vector if it varies along the vector coordinate, else a scalar."""
-        varying = self.depends(node)
-        key = (id(node), *((d, coordinates[d]) for d in sorted(varying)))
+        key = self.key_of(node, coordinates)
         for table in reversed(self._values):
             if key in table:
                 return table[key]
@@ -107,7 +120,7 @@ class Evaluator:
     def _at(self, node: Node, coordinates: Coordinates, mask: V | None) -> V:
         stored = self._usable_replacement(node, coordinates)
         if stored is not None:
-            return self._read_scratch(stored, coordinates)
+            return read_elements(self.s, stored, coordinates)
         match node:
             case Splat():
                 return self.s.address(node.value) if node.elem == "ptr" else node.value
@@ -128,7 +141,7 @@ class Evaluator:
             case Load():
                 return self._load(node, coordinates, mask)
             case Stored():
-                return self._read_scratch(node, coordinates)
+                return read_elements(self.s, node, coordinates)
             case Flattened():
                 return read_flattened(self.s, node, along(coordinates, 0))
         raise InternalError(f"host lowering: cannot evaluate {type(node).__name__} of {node.elem}")
@@ -194,12 +207,18 @@ class Evaluator:
             total = self.s.add(total, self.s.mul(coefficient, position))
         if pointers.rest is not None:
             total = self.s.add(total, self.s.to_i64(self.at(pointers.rest, coordinates)))
-        pointer = self.f.gep(pointers.base, total, pointers.unit)
+        variable, fixed = self.s.parts(total)
+        pointer = self.f.gep(self._displaced(pointers.base, variable, pointers.unit), fixed, pointers.unit)
         distance = memory_size_of(pointers.unit) * self.s.multiple(total)
         known = math.gcd(pointers.alignment, distance or pointers.alignment)
         self.s.assume_multiple(pointer, known)
         self._alive.append(pointers)
         return self.s.remember(key, pointer)
+
+    def _displaced(self, base: V, offset: V, unit: str) -> V:
+        """Returns an address, the same one for the same offset: constants that are added to it fold into addressing modes."""
+        key = ("displaced", base.operand(), offset.operand(), unit)
+        return self.s.known(key) or self.s.remember(key, self.f.gep(base, offset, unit))
 
     def _vector_dim(self, coordinates: Coordinates) -> int | None:
         for d, coordinate in enumerate(coordinates):
@@ -220,7 +239,7 @@ class Evaluator:
         key = ("row or other", row.operand(), filled.operand(), *[condition.operand() for condition in whole])
         found = self.s.known(key)
         if found is None:
-            condition = self._all(whole)
+            condition = self.all_of(whole)
             assert condition is not None
             found = self.s.remember(key, self.f.select(condition, row, filled))
         return found
@@ -267,9 +286,11 @@ class Evaluator:
                 conditions.append(self.f.icmp("slt", position, bound.limit))
             else:
                 conditions.append(self.lane_mask(position, bound.limit, coordinate.lanes))
+        rest = [part for part in rest if not self.assumed or not self._always(part, coordinates)]
         return conditions + [self.at(part, coordinates, tail) for part in rest]
 
-    def _all(self, conditions: Sequence[V]) -> V | None:
+    def all_of(self, conditions: Sequence[V]) -> V | None:
+        """Returns whether all conditions hold; None if there are none."""
         result: V | None = None
         for condition in conditions:
             if result is None:
@@ -290,14 +311,13 @@ class Evaluator:
 
     def _always(self, node: Node, coordinates: Coordinates) -> bool:
         """Whether a condition holds wherever the surrounding loops go (except for lanes that they mask off)."""
+        if self.assumed and self.key_of(node, coordinates) in self.assumed:
+            return True
         match node:
             case Map(op="arith.cmpi") if "bound" in node.attrs:
                 return self._implies(node.attrs["bound"], coordinates)
             case Map(op="arith.andi"):
-                bounds, rest = decompose_mask(node)
-                return all(self._implies(bound, coordinates) for bound in bounds) and all(
-                    self._always(part, coordinates) for part in rest
-                )
+                return all(self._always(part, coordinates) for part in conjuncts(node))
             case View():
                 return self._always(node.source, self.through(node, coordinates))
         return False
@@ -316,7 +336,7 @@ class Evaluator:
         row = None if dim is None or run != 1 else self._row_or_other(node, coordinates, dim, conditions)
         if row is not None:
             conditions = [condition for condition in conditions if lanes(condition.type) > 1]
-        guard = self._all(conditions)
+        guard = self.all_of(conditions)
         if affine and step is None and (guard is None or lanes(guard.type) == 1):
             raw = self._load_scalar(pointers, coordinates, guard, el, size)
             return self._fill(from_memory(self.f, raw, node.elem), guard, node, coordinates, tail)
@@ -454,47 +474,9 @@ class Evaluator:
             return self.f.splat(rest, n)
         return self.f.binary("add", self.f.splat(offset, n), self.f.splat(rest, n))
 
-    def _read_scratch(self, node: Stored, coordinates: Coordinates) -> V:
-        n = 1
-        total = ZERO
-        fixed = 0
-        lane_step = 0
-        for stride, coordinate in zip(node.strides, coordinates, strict=True):
-            if stride == 0 or coordinate is None:
-                continue
-            total = self.s.add(total, self.s.mul(self.s.constant(stride), coordinate.at))
-            fixed += stride * coordinate.offset
-            if coordinate.lanes > 1:
-                n, lane_step = coordinate.lanes, stride
-        pointer = self.f.gep(self.f.gep(node.pointer, total, node.memory), fixed, node.memory)
-        size = memory_size_of(node.memory)
-        if n == 1 or lane_step == 1:
-            raw = self.f.load(vector(node.memory, n), pointer, size)
-        else:
-            raw = zero(vector(node.memory, n))
-            for lane in range(n):
-                item = self.f.load(node.memory, self.f.gep(pointer, lane * lane_step, node.memory), size)
-                raw = self.f.insert(raw, item, lane)
-        return from_memory(self.f, raw, "i1") if node.elem == "i1" else raw
-
     def write_scratch(self, node: Stored, coordinates: Coordinates, value: V) -> None:
-        total, fixed, n, lane_step = ZERO, 0, 1, 1
-        for stride, coordinate in zip(node.strides, coordinates, strict=True):
-            if stride == 0 or coordinate is None:
-                continue
-            total = self.s.add(total, self.s.mul(self.s.constant(stride), coordinate.at))
-            fixed += stride * coordinate.offset
-            if coordinate.lanes > 1:
-                n, lane_step = coordinate.lanes, stride
-        pointer = self.f.gep(self.f.gep(node.pointer, total, node.memory), fixed, node.memory)
-        value = self.f.splat(value, n)
-        stored = to_memory(self.f, value, "i1") if node.elem == "i1" else value
-        size = memory_size_of(node.memory)
-        if n == 1 or lane_step == 1:
-            self.f.store(stored, pointer, size)
-            return
-        for lane in range(n):
-            self.f.store(self.f.extract(stored, lane), self.f.gep(pointer, lane * lane_step, node.memory), size)
+        """Writes elements of a block at the coordinates."""
+        write_elements(self.s, node, coordinates, value)
 
     def scratch(self, shape: Shape, elem: str, pad: int = 0) -> Stored:
         """Reserves uninitialised scratch for a block: row-major, rows padded to whole vectors.

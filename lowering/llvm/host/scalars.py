@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TypeGuard
 
 from ..ir import Function
-from ..values import ConstantInt, V, const, i64, is_integer
+from ..values import ConstantInt, V, const, i64, integer, is_integer
 
 ZERO = i64(0)
 
@@ -36,6 +36,7 @@ class Scalars:
         self._scopes: list[dict[tuple[str, ...], V]] = [{}]
         self._multiple: dict[str, int] = {}
         self._steps: dict[str, int] = {}
+        self._sums: dict[str, tuple[V, int]] = {}  # of values that are another one plus a constant
         self._remainders: dict[str, tuple[frozenset[int], int]] = {}  # those of a value, and by what it is divided
         self.narrow: set[str] = set()  # i64 values that fit i32
 
@@ -103,18 +104,32 @@ class Scalars:
             self.remember(key, found)
         return found
 
+    def parts(self, v: V) -> tuple[V, int]:
+        """Returns the value as another one, which is no such sum, plus a constant."""
+        return (ZERO, v.number) if is_constant(v) else self._sums.get(v.operand(), (v, 0))
+
     def add(self, a: V, b: V) -> V:
-        if is_constant(a):
-            a, b = b, a
-        if is_constant(b):
-            if is_constant(a):
-                return self.constant(a.number + b.number)
-            if is_integer(b, 0):
-                return a
-        elif a.operand() > b.operand():
-            a, b = b, a
-        total = self._binary("add", a, b, math.gcd(self.multiple(a), self.multiple(b)))
-        return self._stepping(total, self.step(a), self.step(b))
+        """Returns the sum. Constants stay outermost: addresses that are a constant apart share all other arithmetic."""
+        (one, more), (other, further) = self.parts(a), self.parts(b)
+        number = self.constant(more + further)
+        if is_constant(a) or is_constant(b):
+            total = one if is_constant(b) else other
+        elif more or further:
+            total = self.add(one, other)
+        else:
+            if a.operand() > b.operand():
+                a, b = b, a
+            total = self._binary("add", a, b, math.gcd(self.multiple(a), self.multiple(b)))
+            return self._stepping(total, self.step(a), self.step(b))
+        if is_constant(total):
+            return self.constant(total.number + integer(number))
+        if is_integer(number, 0):
+            return total
+        result = self._binary("add", total, number, 1)
+        known = math.gcd(self.multiple(a), self.multiple(b)), math.gcd(self.multiple(total), integer(number))
+        self._multiple[result.operand()] = math.lcm(self.multiple(result), *known)
+        self._sums[result.operand()] = total, integer(number)
+        return self._stepping(result, self.step(total), 0)
 
     def _stepping(self, total: V, one: int | None, two: int | None) -> V:
         if one is not None and two is not None:
@@ -141,6 +156,9 @@ class Scalars:
                 return ZERO
             if is_integer(b, 1):
                 return a
+            base, more = self.parts(a)
+            if more:
+                return self.add(self.mul(base, b), self.constant(more * b.number))
         elif a.operand() > b.operand():
             a, b = b, a
         product = self._binary("mul", a, b, self.multiple(a) * self.multiple(b))

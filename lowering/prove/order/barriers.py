@@ -18,6 +18,8 @@ _DIVIDED = "tt.warp_specialize"
 """The attribute of a loop whose operations are divided among warps."""
 _FLATTENED = "tt.flatten"
 """The attribute of a loop that becomes one with those inside, in whose body no barrier stands by itself then."""
+_SCHEDULED = ("loop.", "tt.scheduled_")
+"""The beginnings of attributes that give operations of a loop stages of their own: its iterations overlap, barriers or not."""
 COUNTED = "scf.for"
 """The loops whose iterations overlap, where the compiler makes them so."""
 _BLOCKS = "num-ctas"
@@ -29,13 +31,14 @@ def barriers_of(prepared: PreparedFunction) -> frozenset[Operation]:
 
     Loads of a loop that counts may be fetched iterations ahead, before barriers of the loop, too, wherever these stand in
     it; only loops that are compiled as they are written keep them back. So a barrier counts only if that is so of each such
-    loop around it that has loads.
+    loop around it that has loads; of each one, where the text has a schedule.
     """
     if is_divided(prepared.original):
         return frozenset()
-    written = loops_as_written(prepared)
+    written, any_loop = loops_as_written(prepared), _is_scheduled(prepared.original)
     return frozenset([
-        op for op in prepared.function.walk() if is_barrier(op) and all(loop in written for loop in _loops_with_loads(op))
+        op for op in prepared.function.walk()
+        if is_barrier(op) and all(loop in written for loop in _counted_around(op, any_loop))
     ])  # fmt: skip
 
 
@@ -43,11 +46,11 @@ def loops_as_written(prepared: PreparedFunction) -> frozenset[Operation]:
     """Returns the loops that count of which no iteration's operations are done before those of an earlier one.
 
     These have a barrier in their own body. It is not known of barriers in functions that are called, nor of those in the
-    spelling of versions whose loops were not looked at.
+    spelling of versions whose loops were not looked at, nor of texts that say themselves which iterations overlap.
     """
     calls_one = any(is_barrier(op) for each in called_functions(prepared.original) for op in each.walk())
     is_flattened = any(_FLATTENED in op.attributes for op in _all_of(prepared.original))
-    if calls_one or is_flattened or is_divided(prepared.original):
+    if calls_one or is_flattened or is_divided(prepared.original) or _is_scheduled(prepared.original):
         return frozenset()
     return frozenset([op for op in prepared.function.walk() if op.name == COUNTED and _stays(op)])
 
@@ -55,6 +58,11 @@ def loops_as_written(prepared: PreparedFunction) -> frozenset[Operation]:
 def is_divided(original: FuncOp) -> bool:
     """Returns whether other units than the threads, or some threads alone, carry out operations of a function."""
     return any(op.name.startswith(_APART) or _DIVIDED in op.attributes for op in _all_of(original))
+
+
+def _is_scheduled(original: FuncOp) -> bool:
+    """Returns whether a text says when operations of its loops are done."""
+    return any(name.startswith(_SCHEDULED) for op in _all_of(original) for name in op.attributes)
 
 
 def has_several_blocks(original: FuncOp) -> bool:
@@ -74,11 +82,11 @@ def _all_of(original: FuncOp) -> Iterator[Operation]:
         yield from function.walk()
 
 
-def _loops_with_loads(op: Operation) -> Iterator[Operation]:
-    """Yields the loops that count around an operation, as far as they load anything."""
+def _counted_around(op: Operation, without_loads: bool) -> Iterator[Operation]:
+    """Yields the loops that count around an operation: those that load anything, or all."""
     around = op.parent_op()
     while around is not None:
-        if around.name == COUNTED and any(each.name == "tt.load" for each in around.walk()):
+        if around.name == COUNTED and (without_loads or any(each.name == "tt.load" for each in around.walk())):
             yield around
         around = around.parent_op()
 

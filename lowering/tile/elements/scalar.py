@@ -162,6 +162,8 @@ def _emit_text(call: Call, text: str, operands: Sequence[SSAValue]) -> SSAValue:
         return b.unary(name, operands[0])
     if len(operands) == 2:
         return b.binary(name, operands[0], operands[1])
+    if len(operands) == 3:
+        return b.ternary(name, *operands)
     raise InternalError(f"tile: {call.op} with {len(operands)} operands is realised as {text!r}")
 
 

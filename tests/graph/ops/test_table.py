@@ -148,6 +148,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "where_below": lambda x, y, z: np.where(y < z, x, np.zeros_like(x)),
     "x_phi": lambda x: x * scipy.special.ndtr(x), "x_sigmoid": lambda x: logistic(x, 1.0),
     "x_sigmoid_quick": lambda x: logistic(x, 1.702), "div_approximate": np.true_divide, "atan_ratio": np.arctan,
+    "multiply_add": lambda x, y, z: (x.astype(np.longdouble) * y + z).astype(x.dtype),
     "x_sigmoid_tanh": lambda x: logistic(x, 2 * np.sqrt(2 / np.pi), 0.044715),
     "trunc_div": lambda x, y: np.trunc(np.true_divide(x, y)), "pow": np.power,
     "popcount": lambda x: sum((x >> bit) & 1 for bit in range(8 * x.itemsize)) if x.dtype.kind != "b" else x,
@@ -181,7 +182,7 @@ def test_each_row_on_one_dtype_is_numpys(run: Callable[..., Any], row: Any, dtyp
         operands[1] = np.array([1, 2, 0], dtype)
     if row.name == "pow":
         operands[1] = np.array([1, 0, 2], dtype)
-    if row.name == "where_below":
+    if row.name in ("where_below", "multiply_add"):
         operands.append(np.roll(first, 1))
     if row.name == "where":
         operands = [np.array([True, False, True]), *operands]

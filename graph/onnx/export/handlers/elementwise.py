@@ -264,5 +264,6 @@ never("ONNX has no operators on complex numbers", "compute with their parts outs
 never(
     "it is a part of a composite, made by lowering", "export the graph as it was built",
     "exp_shifted", "exp_shifted_unchecked", "one_unless_below", "where_below", "x_phi", "x_sigmoid", "x_sigmoid_quick",
-    "x_sigmoid_tanh", "div_approximate", "atan_ratio", "mul_bounded", "sum_of_four",
+    "x_sigmoid_tanh", "div_approximate", "atan_ratio", "mul_bounded", "multiply_add",
+    "sum_of_four",
 )  # fmt: skip

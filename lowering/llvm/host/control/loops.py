@@ -20,7 +20,6 @@ from ...values import V, i64, is_integer
 from ..context import KernelContext
 from ..loops.coordinates import Bound
 from ..loops.liveness import all_operations
-from ..loops.scratch_reads import scratch_reads
 from ..matmul.product_loops import ProductLoop, define_integer, lower_product_loop, product_loop
 from ..matmul.repeated_products import lower_repeated_product
 from ..memory.accesses import in_units
@@ -29,6 +28,7 @@ from ..memory.affine import as_affine
 from ..memory.offsets import is_exact
 from ..nodes import Affine, Map, Node, Pointers, Splat, Stored, cost
 from ..scalars import ZERO, is_constant
+from ..scratch.reads import scratch_reads
 
 ONE = i64(1)
 

@@ -109,6 +109,22 @@ def _of_view(view: View, inner: list[Bound], other: list[Node]) -> tuple[list[Bo
     return [], [view]
 
 
+def conjuncts(condition: Node) -> list[Node]:
+    """Returns the conditions that one is the conjunction of, each once."""
+    found: list[Node] = []
+    pending, seen = [condition], set[int]()
+    while pending:
+        part = pending.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, Map) and part.op == "arith.andi":
+            pending += reversed(part.operands)
+        elif not (isinstance(part, Splat) and is_integer(part.value, 1)):
+            found.append(part)
+    return found
+
+
 def reads_memory(node: Node, scratch: bool = True, kept: Collection[int] = ()) -> bool:
     """Whether the node is made from loaded values, or from ones kept in scratch, if `scratch` counts.
 

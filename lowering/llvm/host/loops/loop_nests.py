@@ -32,6 +32,7 @@ from ..memory.transpose import (
 )
 from ..nodes import Affine, Flattened, Load, Map, Node, Pointers, Splat, Stored, View, cost, dense
 from ..scalars import ZERO, is_constant
+from ..scratch.unwritten_lanes import clear_unwritten
 from .coordinates import (
     Bound,
     Coordinate,
@@ -47,7 +48,7 @@ from .interleaved import interleaved
 from .invariants import spread
 from .lane_masks import only_first_lane
 from .nontemporal_stores import lies_along, to_line
-from .unwritten_lanes import clear_unwritten
+from .unroll_and_jam import jammed
 from .vector_loop import vector_loop
 
 _FREE = frozenset({"tt.bitcast", "arith.bitcast"})
@@ -310,6 +311,15 @@ class LoopNests:
         spilled = [(node, ev.scratch(node.shape, node.elem)) for node in self.reused_values(nodes, shape)]
         self.mark_prefetches(nodes, [node for node, _ in spilled])
         inner = self.inner_dim(shape)
+        if not spilled and start is None and into is None:
+            n = min(self.lanes(nodes), shape[inner])
+            jam = jammed(ev, shape, inner, nodes, n, -(-n // self._vector(nodes)))
+            if jam is not None:
+                ev.prefetching = set()
+                with ExitStack() as stack:
+                    around = self.outer(stack, shape, (jam.row, inner), bounds, nodes)
+                    jam.visit(around, bounds, effect, not whole and self._is_long(nodes) and ev.target.has("avx512f"))
+                return
         with ExitStack() as stack:
             coordinates = self.outer(stack, shape, inner, bounds, nodes)
             n = rest = min(self.lanes(nodes), shape[inner])

@@ -14,25 +14,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .....promotion.errors import UnsupportedError
-from ...elementwise import NARROW, constant, memory_element, register_element
+from ...elementwise import NARROW, constant, register_element
 from ...values import FALSE, TRUE, V, i64, integer, is_constant, is_integer
 from ..evaluate import Evaluator
-from ..loops.coordinates import Bound, decompose_mask, memory_size_of, reads_memory
+from ..loops.coordinates import Bound, memory_size_of
 from ..loops.loop_nests import LoopNests
-from ..loops.unwritten_lanes import clear_beyond
-from ..loops.zero_limits import is_kept, is_zero, zero_limits
-from ..nodes import Affine, Load, Map, Node, Splat, Stored, View, view
+from ..loops.zero_limits import is_zero
+from ..nodes import Map, Node, Splat, Stored, view
 from ..reduce.combine import Combine
 from ..reduce.loops import reduce
 from ..scalars import ZERO
+from ..scratch.unwritten_lanes import clear_beyond
 from .across_pairs import STEPS, LeftPairs
-from .decoding import Decoding
-from .operands import EVERYTHING, Operand, Wanted, cut, rows_of, shared_limits
+from .operands import EVERYTHING, Operand, Operands, Wanted, cut, rows_of, shared_limits
 from .pairs import Pairs
 from .panels import Panel, panel_vectors
 from .quads import Quads, form_of
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
-from .single_row import SingleRow
+from .skinny import FewColumns, SingleRow
 from .stored_quads import stored_quads
 from .unsigned_bytes import unsigned_of
 
@@ -45,181 +44,7 @@ class Dots:
     def __init__(self, evaluator: Evaluator, nests: LoopNests) -> None:
         self.ev = evaluator
         self.nests = nests
-        self._copies: list[Stored] = []  # operands in scratch, which only the product being emitted reads
-
-    # -- operands ------------------------------------------------------------
-
-    def _direct(self, node: Node, element: str) -> Operand | None:
-        """Returns the operand in place, when it is a plain load of the right element type with zero fill, else None."""
-        ev = self.ev
-        if isinstance(node, Stored):
-            if node.memory != element:
-                return None
-            row, column = (ev.s.constant(stride) for stride in node.strides)
-            return Operand(node.pointer, row, column, ())
-        replaced = ev.replacement.get(id(node))
-        if replaced is not None and (not replaced[2] or is_kept(ev, node)):
-            found = self._direct(replaced[1], element)
-            return None if found is None else replace(found, bounds=tuple(replaced[2]))
-        dims: tuple[int | None, ...] = (0, 1)
-        load: Node = node
-        if isinstance(node, View):
-            load, dims = ev.source_of(node), node.dims
-        if isinstance(load, Stored):
-            strides = [0, 0]
-            for stride, dim in zip(load.strides, dims, strict=True):
-                if dim is not None:
-                    strides[dim] = stride
-            return Operand(load.pointer, ev.s.constant(strides[0]), ev.s.constant(strides[1]), ()) \
-                if load.memory == element else None  # fmt: skip
-        if not isinstance(load, Load) or load.pointers.rest is not None:
-            return None
-        if memory_element(load.pointers.pointee) != element or load.pointers.unit != element:
-            return None
-        if load.other is not None and not (isinstance(load.other, Splat) and is_zero(load.other)):
-            return None
-        inner, rest = decompose_mask(load.mask)
-        if rest or any(dims[b.dim] is None for b in inner):
-            return None
-        bounds = tuple(Bound(d, b.limit) for b in inner if (d := dims[b.dim]) is not None)
-        steps = [ev.s.constant(0), ev.s.constant(0)]
-        for coefficient, dim in zip(load.pointers.offset.coefficients, dims, strict=True):
-            if coefficient is not None and dim is not None:
-                steps[dim] = coefficient
-        base = ev.f.gep(load.pointers.base, load.pointers.offset.base, element)
-        return Operand(base, steps[0], steps[1], bounds)
-
-    def _operand(
-        self, node: Node, elem: str, contiguous: bool, tf32: bool, wanted: Sequence[Bound] = ()
-    ) -> Operand:
-        """Returns the operand with register elements `elem`; copied to scratch, within `wanted`, where it must be."""
-        element = register_element(elem)
-        if not tf32:
-            direct = self._direct(node, element)
-            if direct is not None and (not contiguous or is_integer(direct.column, 1)):
-                return direct
-            if not contiguous and (gathered := self._gathered(node, element)) is not None:
-                return gathered
-            if contiguous and isinstance(node, Load) and self._may_be_in_place(node, element):
-                return self._straight_or_copied(node, element, wanted)
-        limits = self.limits(node)  # beyond them the operand is zero, and the product stops there
-        memory = self.nests.materialize(self._converted(node, elem, tf32), bounds=(*wanted, *limits))
-        self._copies.append(memory)
-        row, column = (self.ev.s.constant(stride) for stride in memory.strides)
-        return Operand(memory.pointer, row, column, limits)
-
-    def _coded(self, node: Node, elem: str) -> Operand | None:
-        """Returns a right operand in place that memory holds in fewer bits, to be made floats as it is read; else None."""
-        if elem != "f32":
-            return None
-        rows: dict[str, Node | None] = {}
-        node, rows["offset"] = self._with_row(node, "arith.addf", True)
-        node, rows["scale"] = self._with_row(node, "arith.mulf", True)
-        node, rows["zero"] = self._with_row(node, "arith.subf", False)
-        mask: V | None = None
-        if not isinstance(node, Map) or id(node) in self.ev.replacement:
-            codes: Node = node
-        elif node.op == "arith.extf":
-            codes = node.operands[0]
-        elif node.op in ("arith.uitofp", "arith.sitofp"):
-            codes = masked = node.operands[0]
-            if isinstance(masked, Map) and masked.op == "arith.andi" and isinstance(masked.operands[1], Splat):
-                if id(masked) in self.ev.replacement:
-                    return None
-                codes, mask = masked.operands[0], masked.operands[1].value
-        else:
-            return None
-        is_integer_code = codes.elem == "i8" and isinstance(node, Map) and node.op != "arith.extf"
-        if not isinstance(codes, Load) or not (is_integer_code or (codes.elem in NARROW and not any(rows.values()))):
-            return None
-        found = self._direct(codes, memory_element(codes.elem))
-        if found is None or not is_integer(found.column, 1):
-            return None
-        names = tuple([name for name in ("zero", "scale", "offset") if rows[name] is not None])
-        signed = is_integer_code and isinstance(node, Map) and node.op == "arith.sitofp"
-        decoding = Decoding(codes.elem, signed, mask is not None, names)
-        pointers = [self.nests.materialize(row).pointer for row in map(rows.get, names) if row is not None]
-        return replace(found, decoding=decoding, decoded=(*([] if mask is None else [mask]), *pointers))
-
-    def _with_row(self, node: Node, op: str, either: bool) -> tuple[Node, Node | None]:
-        """Returns a block, and the row of numbers, one for each column, that `op` combines it with; no row for another block.
-
-        either: whether the row may be the first operand, too.
-        """
-        if not isinstance(node, Map) or node.op != op or node.elem != "f32" or id(node) in self.ev.replacement:
-            return node, None
-        pairs = [node.operands, node.operands[::-1]] if either else [node.operands]
-        for block, row in pairs:
-            if self.ev.depends(row) <= {1} and 0 in self.ev.depends(block):
-                return block, view(row, node.shape[1:], (None, 0))
-        return node, None
-
-    def _gathered(self, node: Node, element: str) -> Operand | None:
-        """Returns a left operand in place whose rows lie anywhere, each with its elements side by side; else None.
-
-        Where rows begin is computed once, into scratch: rows of windows, rows that indices pick, rows modulo their number.
-        """
-        ev = self.ev
-        if not isinstance(node, Load) or id(node) in ev.replacement or node.pointers.rest is None:
-            return None
-        rest, (step, along) = node.pointers.rest, node.pointers.offset.coefficients
-        plain = memory_element(node.pointers.pointee) == node.pointers.unit == element
-        if not plain or along is None or not is_integer(along, 1) or not ev.depends(rest) <= {0}:
-            return None
-        if node.other is not None and not is_zero(node.other):
-            return None
-        bounds, others = decompose_mask(node.mask)
-        if others:
-            return None
-        rows = node.shape[:1]
-        offsets = view(rest, rows, (0, None))
-        if step is not None:
-            offsets = Map(rows, "i64", "arith.addi", (offsets, Affine(rows, "i64", ZERO, (step,))))
-        found = self.nests.materialize(offsets, bounds=[bound for bound in bounds if bound.dim == 0])
-        base = ev.f.gep(node.pointers.base, node.pointers.offset.base, element)
-        return Operand(base, found.pointer, along, tuple(bounds), True)
-
-    def _may_be_in_place(self, load: Load, element: str) -> bool:
-        """Returns whether a right operand with computed columns, `column % n`, could be used in place where they are a
-        progression, as they are in all tiles but the last."""
-        rest = load.pointers.rest
-        if rest is None or id(load) in self.ev.replacement or reads_memory(rest) or decompose_mask(load.mask)[1]:
-            return False
-        along, across = load.pointers.offset.coefficients
-        plain = memory_element(load.pointers.pointee) == load.pointers.unit == element
-        zero = load.other is None or is_zero(load.other)
-        return plain and zero and self.ev.depends(rest) == {1} and across is None and along is not None
-
-    def _straight_or_copied(self, load: Load, element: str, wanted: Sequence[Bound]) -> Operand:
-        """Returns one operand for both cases, which are told apart at run time, so that the product is emitted once."""
-        ev, f = self.ev, self.ev.f
-        straight, holds = self.nests.straightened(load, 1)
-        direct = self._direct(straight, element)
-        assert direct is not None
-        memory = ev.scratch(load.shape, load.elem)
-        kept = dict(ev.replacement)
-        with f.when(f.binary("xor", holds, TRUE)), ev.scope():
-            self.nests.materialize(load, memory, (*wanted, *self.limits(load)))
-        ev.replacement = kept
-        row, column = (ev.s.constant(stride) for stride in memory.strides)
-        return Operand(
-            f.select(holds, direct.pointer, memory.pointer), f.select(holds, direct.row, row), column, direct.bounds
-        )
-
-    def _converted(self, node: Node, elem: str, tf32: bool) -> Node:
-        """Returns the block with elements `elem`, rounded to 10 mantissa bits for `tf32`: shorter floats have no more."""
-        converted = node
-        if node.elem != elem:
-            op = "arith.extsi" if node.elem[0] == "i" and elem[0] == "i" else "arith.extf"
-            op = "arith.sitofp" if node.elem[0] == "i" and elem[0] == "f" else op
-            converted = Map(node.shape, elem, op, (node,))
-        if tf32 and node.elem == "f32":
-            converted = Map(node.shape, elem, "joinery.round_tf32", (converted,))
-        return converted
-
-    def limits(self, node: Node) -> tuple[Bound, ...]:
-        """Returns the bounds beyond which a block is known to be zero."""
-        return zero_limits(self.ev, node)
+        self.operands = Operands(evaluator, nests)
 
     # -- the product ------------------------------------------------------------
 
@@ -273,13 +98,20 @@ class Dots:
         """Emits a product into memory. within: where nothing but its elements may be written."""
         tf32 = precision == "tf32" and c.elem == "f32"
         elem = _summed(c.elem)
-        left = self._operand(a, elem, False, tf32, wanted.left)
-        coded = None if tf32 else self._coded(b, elem)
+        left = self.operands.operand(a, elem, False, tf32, wanted.left)
+        if not ordered and self._few_columns(left, target, a, b, c, tf32, accumulate, wanted):
+            self._finish(target, c, elem, False, wanted)
+            return
+        coded = None if tf32 else self.operands.coded(b, elem)
         if coded is not None and _missing(left, coded, self._whole(target, wanted.result)).anything():
             coded = None  # what is missing is looked at as it is multiplied
-        right = coded or self._operand(b, elem, True, tf32, wanted.right)
+        right = coded or self.operands.operand(b, elem, True, tf32, wanted.right)
         self._multiply(left, right, target, c, a.shape[1], accumulate, wanted.result, elem[0] == "i", within)
-        self._release_copies()
+        self._finish(target, c, elem, ordered, wanted)
+
+    def _finish(self, target: Stored, c: Node, elem: str, ordered: bool, wanted: Wanted) -> None:
+        """Rounds the sums of a product, and releases what it read."""
+        self.operands.release()
         sums: Node = Stored(c.shape, elem, target.pointer, target.strides, target.memory)
         if ordered:  # turns -0 into 0, which steps that a mask leaves out would have done
             sums = Map(c.shape, elem, "arith.addf", (sums, Splat(c.shape, elem, constant(0.0, elem))))
@@ -288,17 +120,44 @@ class Dots:
         if ordered or elem != c.elem:
             self.nests.materialize(sums, target, wanted.result)
 
-    def _release_copies(self) -> None:
-        while self._copies:
-            self.ev.release(self._copies.pop())
+    def _few_columns(
+        self, left: Operand, target: Stored, a: Node, b: Node, c: Node, tf32: bool, accumulate: bool, wanted: Wanted
+    ) -> bool:
+        """Emits a product with few columns along k; returns False, with nothing emitted, where it is none."""
+        ev, (rows, columns), depth, elem = self.ev, c.shape, a.shape[1], _summed(c.elem)
+        n = ev.target.vector_bytes // memory_size_of(target.memory)
+        if not self._is_few(columns, depth, elem) or not is_integer(left.column, 1):
+            return False
+        whole, nowhere = self._whole(target, wanted.result), V("null", "ptr")
+        right = Operand(nowhere, ZERO, ZERO, self.operands.limits(b))
+        live = self._limit(columns, (whole, 1))
+        if not is_constant(live) or is_integer(live, 0) or _missing(left, right, whole).anything():
+            return False
+        turned = [Bound(1 - bound.dim, bound.limit) for bound in wanted.right]
+        found = self.operands.operand(view(b, (columns, depth), (1, 0)), elem, True, tf32, turned)
+        m, k = self._limit(rows, (whole, 0)), self._limit(depth, (left, 1), (right, 0))
+        ldc = ev.s.constant(target.strides[0])
+        function = FewColumns(target.memory, n, integer(live), ev.target.registers, left.gathered)
+        arguments = [left.pointer, left.row, found.pointer, found.row, target.pointer, ldc, m, k, TRUE if accumulate else FALSE]
+        ev.f.call(ev.f.module.provide(function), "void", arguments)
+        return True
+
+    def _is_few(self, columns: int, depth: int, elem: str) -> bool:
+        """Returns whether a product with so many columns is formed along k: few enough, for so many steps."""
+        if elem not in ("f32", "f64"):
+            return False
+        n = self.ev.target.vector_bytes // memory_size_of(register_element(elem))
+        return 1 < columns <= min(8, n) and depth >= 2 * n
 
     def is_read_across(self, a: Node, b: Node, c: Node) -> bool:
         """Whether the matrix of a product with a vector lies in memory as the transposed product reads it: along its rows for a
-        column, or for a few of them, along k for a row."""
-        column, elem = c.shape[1] <= min(FEW_COLUMNS, c.shape[0] // 4) or c.shape[1] == 1, _summed(c.elem)
-        if column == (c.shape[0] == 1) or a.elem != elem or b.elem != elem or elem[0] != "f":
+        column, or for a few of them, along k for a row, or for a few."""
+        (rows, columns), elem = c.shape, _summed(c.elem)
+        row = rows == 1 or (rows < columns and self._is_few(rows, a.shape[1], elem))
+        column = columns == 1 or columns <= min(FEW_COLUMNS, rows // 4)
+        if row == column or a.elem != elem or b.elem != elem or elem[0] != "f":
             return False
-        found = self._direct(a if column else b, register_element(elem))
+        found = self.operands.direct(a if column else b, register_element(elem))
         return found is not None and is_integer(found.row, 1) and not is_integer(found.column, 1)
 
     def _column_in_order(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None) -> Stored:
@@ -320,9 +179,9 @@ class Dots:
         tf32 = precision == "tf32" and c.elem == "f32"
         multiply, add = ("arith.muli", "arith.addi") if c.elem[0] == "i" else ("arith.mulf", "arith.addf")
         elem = _summed(c.elem)
-        rows = self._converted(a, elem, tf32)
-        limits = shared_limits(self.limits(a), self.limits(b))
-        memory = self.nests.materialize(self._converted(b, elem, tf32), bounds=[Bound(0, limit) for limit in limits])
+        rows = self.operands.converted(a, elem, tf32)
+        limits = shared_limits(self.operands.limits(a), self.operands.limits(b))
+        memory = self.nests.materialize(self.operands.converted(b, elem, tf32), bounds=[Bound(0, limit) for limit in limits])
         product = cut(Map(a.shape, elem, multiply, (rows, view(memory, a.shape, (1, None)))), limits)
         left, right, total = object(), object(), object()
         combine = Combine((left, right), ((add, elem, total, (left, right), (elem, elem), {}),), (total,))
@@ -330,7 +189,7 @@ class Dots:
         assert isinstance(sums, Stored)
         result: Node = Stored(c.shape, elem, sums.pointer, (sums.strides[0], 0), sums.memory)
         if into is not None or not is_zero(c):
-            result = Map(c.shape, elem, add, (self._converted(c if into is None else into, elem, False), result))
+            result = Map(c.shape, elem, add, (self.operands.converted(c if into is None else into, elem, False), result))
         elif isinstance(result, Stored) and elem == c.elem:
             return result
         return self.nests.materialize(result if elem == c.elem else _rounded(result, c.elem), into, wanted)
@@ -349,8 +208,9 @@ class Dots:
         n, vectors = machine.vector_bytes // memory_size_of("i32"), self._vectors(columns)
         if quads is not None and quads.columns % (vectors * n):
             quads = None
-        left = left or self._bytes_in_place(a, b, wanted) or self._side_by_side(a, "i8", (*rows_of(wanted), *self.limits(a)))
-        right = self._operand(b, "i8", True, False) if quads is None else Operand(quads.pointer, ZERO, ZERO, quads.bounds)
+        read = (*rows_of(wanted), *self.operands.limits(a))
+        left = left or self._bytes_in_place(a, b, wanted) or self.operands.side_by_side(a, "i8", read)
+        right = Operand(quads.pointer, ZERO, ZERO, quads.bounds) if quads else self.operands.operand(b, "i8", True, False)
         stored = 0 if quads is None else quads.columns
         ragged = not stored and (bool(right.limits(1)) or columns % (vectors * n) != 0)
         repeated = bool(repetition)
@@ -377,19 +237,14 @@ class Dots:
         What a mask leaves out of unsigned bytes stands for -128: it is out of the result, or multiplied with zeros.
         """
         found = unsigned_of(self.ev, a) if self.ev.target.multiplies_unsigned else None
-        rows = None if found is None else self.rows_in_place(found[0], "i8")
+        rows = None if found is None else self.operands.rows_in_place(found[0], "i8")
         if found is not None and rows is not None:
             unread = {bound.limit.operand() for bound in wanted if bound.dim == 0}
             zeros = {bound.limit.operand() for bound in found[1] if bound.dim == 1}
-            zeros |= {bound.limit.operand() for bound in self.limits(b) if bound.dim == 0}
+            zeros |= {bound.limit.operand() for bound in self.operands.limits(b) if bound.dim == 0}
             if rows.limits(0) <= unread and rows.limits(1) <= zeros:
                 return replace(rows, bounds=(*rows.bounds, *found[1]), moved=True)
-        return self.rows_in_place(a, "i8")
-
-    def rows_in_place(self, node: Node, elem: str) -> Operand | None:
-        """Returns an operand whose rows have elements side by side, wherever these begin, in place; else None."""
-        direct = self._direct(node, elem)
-        return direct if direct is not None and is_integer(direct.column, 1) else self._gathered(node, elem)
+        return self.operands.rows_in_place(a, "i8")
 
     def _dot_bfloat16(self, a: Node, b: Node, c: Node, into: Stored | None, wanted: Wanted) -> Stored | None:
         """Emits a product of bfloat16 summed in float32, two steps of k at a time (`pairs.py`).
@@ -397,23 +252,23 @@ class Dots:
         Returns None, with nothing emitted, where a mask cuts one operand and not the other: zeros of one are to be multiplied
         with infinities of the other then.
         """
-        limits = self.limits(a), self.limits(b)
+        limits = self.operands.limits(a), self.operands.limits(b)
         nowhere = V("null", "ptr")
         sides = [Operand(nowhere, ZERO, ZERO, bounds) for bounds in limits]
         if _missing(sides[0], sides[1], Operand(nowhere, ZERO, ZERO, tuple(wanted.result))).anything():
             return None
         target, accumulate = self._sums(c, into, wanted.result)
-        left = self._direct(a, "i16")
+        left = self.operands.direct(a, "i16")
         paired = left is not None and is_integer(left.row, 1) and not is_integer(left.column, 1)
         if left is None or not paired:
-            left = self._side_by_side(a, "i16", (*wanted.left, *limits[0]))
+            left = self.operands.side_by_side(a, "i16", (*wanted.left, *limits[0]))
         left = replace(left, bounds=limits[0])
         if paired:
             left = self._in_pairs(left, a.shape)
-        direct = self._direct(b, "i16")
+        direct = self.operands.direct(b, "i16")
         across = direct is not None and is_integer(direct.row, 1) and not is_integer(direct.column, 1)
         if direct is None or not across:
-            direct = self._side_by_side(b, "i16", (*wanted.right, *limits[1]), False)
+            direct = self.operands.side_by_side(b, "i16", (*wanted.right, *limits[1]), False)
         right = replace(direct, bounds=limits[1])
         panel = Pairs(self._vectors(c.shape[1]), left.gathered, across, paired)
         self._by_panels(panel, (left, right), target, c, a.shape[1], accumulate, wanted.result)
@@ -424,7 +279,7 @@ class Dots:
         ev, (rows, depth) = self.ev, shape
         distance = -(-rows // STEPS) * STEPS + STEPS // 2  # an odd number of cache lines: all sets of a cache are used
         memory = ev.scratch((-(-depth // 2) * distance,), "i32")
-        self._copies.append(memory)
+        self.operands.copies.append(memory)
         between = ev.s.constant(distance)
         m, k = self._limit(rows, (left, 0)), self._limit(depth, (left, 1))
         name = ev.f.module.provide(LeftPairs())
@@ -482,33 +337,7 @@ class Dots:
                     multiply(chosen, state.index)
                     f.branch(done)
                 f.start(done)
-        self._release_copies()
-
-    def _side_by_side(self, node: Node, elem: str, limits: Sequence[Bound] = (), left: bool = True) -> Operand:
-        """Returns an operand whose rows have elements, of bfloat16 bits, side by side; copied to scratch where it must be.
-
-        limits: beyond which it need not be copied. left: whether its rows may be gathered.
-        """
-        direct = self.rows_in_place(node, elem) if left else self._direct(node, elem)
-        if direct is not None and (direct.gathered or is_integer(direct.column, 1)):
-            return direct
-        memory = self.nests.materialize(self._as_bits(node, elem), bounds=limits or self.limits(node))
-        self._copies.append(memory)
-        return Operand(memory.pointer, self.ev.s.constant(memory.strides[0]), i64(1), self.limits(node))
-
-    def _as_bits(self, node: Node, elem: str) -> Node:
-        """Returns a block whose elements are those of another one in memory: loads of floats are loads of their bits."""
-        if node.elem == elem:
-            return node
-        if isinstance(node, View):
-            source = self.ev.source_of(node)
-            if isinstance(source, Load):
-                return replace(node, elem=elem, source=self._as_bits(source, elem))
-        plain = isinstance(node, Load) and id(node) not in self.ev.replacement and (node.other is None or is_zero(node.other))
-        if isinstance(node, Load) and plain and node.pointers.unit == memory_element(node.pointers.pointee) == elem:
-            other = None if node.other is None else Splat(node.shape, elem, constant(0, elem))
-            return replace(node, elem=elem, pointers=replace(node.pointers, pointee=elem), other=other)
-        return Map(node.shape, elem, "arith.bitcast", (node,))
+        self.operands.release()
 
     def _limit(self, size: int, *limits: tuple[Operand, int]) -> V:
         count = self.ev.s.constant(size)

@@ -119,7 +119,7 @@ def _side_by_side(
     facts, element = attributes(dot), memory_element(a.elem)
     if ORDERED in facts or str(facts.get("inputPrecision", "ieee")) == "tf32" or len(a.shape) != 2 or min(c.shape) == 1:
         return None
-    left, right = k.dots.rows_in_place(a, element), k.dots.rows_in_place(b, element)
+    left, right = k.dots.operands.rows_in_place(a, element), k.dots.operands.rows_in_place(b, element)
     if left is None or right is None or right.gathered or left.limits(1) != right.limits(0):
         return None
     steps = _steps(k, left, a.shape[1])

@@ -60,7 +60,7 @@ def _are_written_once(k: KernelContext, a: Node, b: Node, bounds: Sequence[Bound
     def limits(found: Sequence[Bound], dim: int) -> set[str]:
         return {bound.limit.operand() for bound in found if bound.dim == dim}
 
-    left, right = k.dots.limits(a), k.dots.limits(b)
+    left, right = k.dots.operands.limits(a), k.dots.operands.limits(b)
     ends = limits(right, 1) <= limits(bounds, 1)
     return limits(left, 1) == limits(right, 0) and limits(left, 0) <= limits(bounds, 0) and ends
 

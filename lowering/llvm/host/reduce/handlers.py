@@ -16,10 +16,10 @@ from ..context import KernelContext
 from ..control.branches import lower_scalars
 from ..control.regions import is_straight, reduce_by_region, scan_by_region
 from ..loops.coordinates import Bound
-from ..loops.scratch_reads import scratch_reads
 from ..matmul.operands import Wanted
 from ..matmul.stored_products import defer_product
 from ..nodes import Node, Stored
+from ..scratch.reads import scratch_reads
 from .combine import Combine
 from .deferred_scans import defer, started_block, taken_element
 from .joint_operands import evaluate_jointly, release

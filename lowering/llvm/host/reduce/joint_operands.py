@@ -44,8 +44,8 @@ def evaluate_jointly(k: KernelContext, op: Operation) -> None:
     size = len(found) * prod(first.shape) * memory_size_of(first.elem)
     if len(found) < 2 or size > MAX_BYTES or not _share(found):
         return
-    bounds = set.intersection(*[set(k.dots.limits(node)) for node in found])
-    common = [bound for bound in k.dots.limits(first) if bound in bounds]
+    bounds = set.intersection(*[set(k.dots.operands.limits(node)) for node in found])
+    common = [bound for bound in k.dots.operands.limits(first) if bound in bounds]
     blocks = [k.ev.scratch(node.shape, node.elem) for node in found]
     _evaluate(k, found, blocks, common)
     for node, block in zip(found, blocks, strict=True):

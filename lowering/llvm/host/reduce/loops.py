@@ -15,10 +15,10 @@ from ..loops.interleaved import MAX_COLUMNS, read_along
 from ..loops.invariants import spread
 from ..loops.loop_nests import LoopNests
 from ..loops.padding_values import limits_along, padding_value
-from ..loops.unwritten_lanes import clear_last, clear_unwritten
 from ..loops.vector_loop import vector_loop
 from ..nodes import Map, Node, Splat, Stored, cost, view
 from ..scalars import ZERO, is_constant
+from ..scratch.unwritten_lanes import clear_last, clear_unwritten
 from .combine import Combine
 from .extreme_positions import reduce_positions
 from .flat import reduce_pairs

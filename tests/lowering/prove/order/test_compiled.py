@@ -117,6 +117,9 @@ def test_what_is_stored_in_place_is_in_an_order() -> None:
         (CHOSEN, CHOSEN, "", "unknown"),
         ("tt.call @wait() : () -> ()", "tt.call @wait() : () -> ()", "", "unknown"),
         ("ttg.barrier all", "ttg.barrier all", " {tt.flatten}", "unknown"),
+        ("ttg.barrier all", "ttg.barrier all", " {tt.scheduled_max_stage = 1 : i32}", "unknown"),
+        ("%u = arith.addi %c1, %c1 {loop.stage = 1 : i32} : i32\nttg.barrier all", "ttg.barrier all", "", "unknown"),
+        ("%u = arith.addi %c1, %c1 : i32\nttg.barrier all", "ttg.barrier all", "", "proven"),
     ],
 )
 def test_loads_of_loops_are_fetched_ahead(one: str, two: str, attributes: str, expected: str) -> None:

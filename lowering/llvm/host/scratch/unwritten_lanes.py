@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from ...values import V, integer, vector, zero
 from ..evaluate import Evaluator
+from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, memory_size_of
 from ..nodes import Stored
 from ..scalars import ZERO, is_constant
-from .coordinates import ORIGIN, Bound, Coordinate, Coordinates, memory_size_of
 
 
 def clear_unwritten(

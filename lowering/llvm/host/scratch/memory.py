@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from .....promotion.errors import UnsupportedError
 from ....target import CACHE_LINE
+from ...elementwise import from_memory, to_memory
 from ...ir import Function
-from ...values import V, i64
+from ...values import V, i64, vector, zero
 from ..control.sites import Site
 from ..control.status import Status
+from ..loops.coordinates import Coordinates, memory_size_of
+from ..nodes import Stored
+from ..scalars import ZERO, Scalars
 
 STACK_BLOCK = 129 << 10
 STACK_TOTAL = 2 << 20
@@ -90,3 +94,42 @@ class Scratch:
         f.lines[self._slots[0]] = "\n".join(lines)
         for slot in self._slots[1:]:
             f.lines[slot] = "  call void @free(ptr %heap_raw)"
+
+
+def read_elements(s: Scalars, node: Stored, coordinates: Coordinates) -> V:
+    """Reads the elements of a block at the coordinates: a scalar, or a vector along the dimension with several lanes."""
+    f, (pointer, n, lane_step) = s.f, _location(s, node, coordinates)
+    size = memory_size_of(node.memory)
+    if n == 1 or lane_step == 1:
+        raw = f.load(vector(node.memory, n), pointer, size)
+    else:
+        raw = zero(vector(node.memory, n))
+        for lane in range(n):
+            raw = f.insert(raw, f.load(node.memory, f.gep(pointer, lane * lane_step, node.memory), size), lane)
+    return from_memory(f, raw, "i1") if node.elem == "i1" else raw
+
+
+def write_elements(s: Scalars, node: Stored, coordinates: Coordinates, value: V) -> None:
+    """Writes elements of a block at the coordinates, as many as these have lanes."""
+    f, (pointer, n, lane_step) = s.f, _location(s, node, coordinates)
+    value = f.splat(value, n)
+    stored = to_memory(f, value, "i1") if node.elem == "i1" else value
+    size = memory_size_of(node.memory)
+    if n == 1 or lane_step == 1:
+        f.store(stored, pointer, size)
+        return
+    for lane in range(n):
+        f.store(f.extract(stored, lane), f.gep(pointer, lane * lane_step, node.memory), size)
+
+
+def _location(s: Scalars, node: Stored, coordinates: Coordinates) -> tuple[V, int, int]:
+    """Returns the address of the first element at the coordinates, how many there are, and how far apart they lie."""
+    total, fixed, n, lane_step = ZERO, 0, 1, 1
+    for stride, coordinate in zip(node.strides, coordinates, strict=True):
+        if stride == 0 or coordinate is None:
+            continue
+        total = s.add(total, s.mul(s.constant(stride), coordinate.at))
+        fixed += stride * coordinate.offset
+        if coordinate.lanes > 1:
+            n, lane_step = coordinate.lanes, stride
+    return s.f.gep(s.f.gep(node.pointer, total, node.memory), fixed, node.memory), n, lane_step
