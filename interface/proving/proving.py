@@ -18,6 +18,7 @@ from ...lowering.prove.preparation import PreparedFunction, parameter_names, pre
 from ...lowering.prove.proof import DEFAULT_PROPERTIES, ORDER, PROPERTIES, PROVEN, Proof
 from ...lowering.prove.prover import Prover, written_arrays
 from ...lowering.prove.specify.expressions import evaluate
+from ...lowering.prove.specify.remarks import doubts
 from ...lowering.prove.specify.specification import GRID_NAMES, Specification
 from ...lowering.prove.stored import read_stored
 from ...lowering.prove.terms.solver import DEFAULT_LIMIT, load_z3
@@ -39,6 +40,8 @@ from .records import Records
 Sanitize = Callable[..., Report]
 _MAX_FINDINGS = 20_000
 """Findings of one launch that are kept: one may refute thousands of accesses."""
+_MAX_COMPARED = 1 << 22
+"""Elements of the largest array of integers of which it is looked whether all are distinct."""
 _MAX_REMEMBERED = 256
 """Sizes of launches of which it is remembered whether everything is proven."""
 
@@ -100,7 +103,8 @@ class KernelProver:
                 `Proof.recorded` says that nothing was proven now. What a launch refutes is not kept.
 
         Sizes are expressions of `+ - * // %`, `cdiv`, `min`, `max`, `2**31` and `n**2`, over integer parameters of the kernel
-        and new names, which stand for any number.
+        and new names, which stand for any number: those in an extent, in the grid, or in an equation with a known name, or that
+        `"number(rows)"` declares.
 
         Raises `UserError` for expressions that cannot be read, unknown names, and assumptions that contradict each other;
         `UserError` for properties there are not; `UnsupportedError` where z3 is not installed.
@@ -122,13 +126,17 @@ class KernelProver:
             properties, limit, cache: those of `prove`; the guess is kept, too.
         """
         store = cache_of(cache)
-        return self._prove(self._guessed(grid, args, store), properties, limit, store or False)
+        specification, launch = self._guessed(grid, args, store)
+        proof = self._prove(specification, properties, limit, store or False)
+        return replace(proof, doubts=doubts(specification, launch.elements, launch.numbers))
 
     def specification(self, grid: int | Sequence[int], *args: Any) -> Specification:
         """Return the specification that is guessed from one launch."""
-        return self._guessed(grid, args, None)
+        return self._guessed(grid, args, None)[0]
 
-    def _guessed(self, grid: int | Sequence[int], args: Sequence[Any], store: CompileCache | None) -> Specification:
+    def _guessed(
+        self, grid: int | Sequence[int], args: Sequence[Any], store: CompileCache | None
+    ) -> tuple[Specification, Launch]:
         load_z3()
         arguments = self._arguments(grid, args)
         with default_modes():
@@ -137,13 +145,13 @@ class KernelProver:
             records = None if store is None else self._records(store)
             known = None if records is None else records.guess(launch, _describes)
             if known is not None:
-                return known
+                return known, launch
             found = guess(self._expanded(), launch)
         if not _describes(found, launch):
             raise InternalError(f"prove.like: the guess does not hold in the launch it was made from:\n{found}")
         if records is not None:
             records.keep_guess(launch, found)
-        return found
+        return found, launch
 
     def _records(self, store: CompileCache) -> Records:
         return Records(store, self._loaded, self._identity(), self._digest, self._function.sym_name.data)
@@ -294,6 +302,7 @@ def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any], w
     numbers: dict[str, int] = {}
     elements: dict[str, int] = {}
     contents: dict[str, tuple[int, int]] = {}
+    distinct: set[str] = set()
     pairs = supplied(function.sym_name.data, parameters_of(function), args)
     for name, (parameter, argument) in zip(parameter_names(function), pairs, strict=True):
         if isinstance(parameter.type, TensorDescType):
@@ -309,9 +318,11 @@ def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any], w
             if with_contents and argument.dtype.kind in "iu" and argument.size:
                 signed = argument.view(f"i{argument.itemsize}")
                 contents[name] = int(signed.min()), int(signed.max())
+                if 1 < argument.size <= _MAX_COMPARED and np.unique(signed).size == argument.size:
+                    distinct.add(name)
         elif t.is_integer(parameter.type) and t.bit_width(parameter.type) > 1:
             numbers[name] = int(parameter.scalar(argument))
-    return Launch(numbers, elements, contents, grid)
+    return Launch(numbers, elements, contents, grid, frozenset(distinct))
 
 
 def _describes(specification: Specification, launch: Launch) -> bool:
@@ -323,7 +334,7 @@ def _describes(specification: Specification, launch: Launch) -> bool:
     for name, (low, high) in parsed.ranges_of_contents(names).items():
         least, most = launch.contents.get(name, (0, 0))
         holds &= (low is None or low <= least) and (high is None or most <= high)
-    return holds
+    return holds and not parsed.ordered("sorted") and not parsed.points() and parsed.ordered("distinct") <= launch.distinct
 
 
 def launch_arguments(

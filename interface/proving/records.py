@@ -114,7 +114,7 @@ def _asked(specification: Specification, properties: Sequence[str], limit: int) 
 
 def _facts(launch: Launch) -> list[Any]:
     contents = {name: list(bounds) for name, bounds in launch.contents.items()}
-    return [dict(launch.numbers), dict(launch.elements), contents, list(launch.grid)]
+    return [dict(launch.numbers), dict(launch.elements), contents, list(launch.grid), sorted(launch.distinct)]
 
 
 @functools.cache

@@ -44,6 +44,7 @@ def note(loaded: Any, extents: tuple[int, int, int], names: Sequence[str], types
         arguments = [_argument(each, *rest) for each, rest in zip(kernel.parameters, _expanded(given), strict=True)]
         proof = kernel.prove.like(extents, *arguments)
         verdicts = ", ".join(f"{prop} {proof.verdict(prop)}" for prop in proof.properties)
+        verdicts += f"; fixed: {', '.join(proof.fixed)}" if proof.fixed else ""
         text = str(proof)
     except JoineryError as error:
         verdicts, text = "not proven", str(error)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from . import claims
 from .evaluate.contexts import NotModelled
 from .evaluate.values import Pointer, Unknown
-from .found import Found, shown
+from .found import Found, joined, shown
 from .launches import Confirm, Launches
 from .preparation import Access, PreparedFunction
 from .proof import NEVER, REFUTED, UNKNOWN
@@ -25,6 +25,12 @@ _QUESTIONS = 20
 """Questions that take all steps that they may, before nothing more is asked."""
 _STEPS_A_CLAIM = 1500
 """What a claim counts at least: making its terms takes time, also where the solver is not asked."""
+_LIMITS = (((1 << 31) - 1, "2**31 - 1"), ((1 << 31) - (1 << 16), "2**31 - 2**16"), (1 << 30, "2**30"), (1 << 24, "2**24"))
+"""What sizes are at most under conditions, the weakest first."""
+_MAX_LOOSENED = 3
+"""Conditions of a verdict of which weaker ones are tried: each takes making everything again."""
+_SHARE_OF_WEAKER = 40
+"""Of the steps of a proof, this share at most is for weaker conditions: others need the rest."""
 _TOO_LONG = "its address is too long a term"
 _SPENT = "all steps that the solver may take for one proof were taken before; fix: a larger limit, or a part of the kernel"
 _NOT_RUN = "launches that may refute it were not run, as others had run all operations that they may"
@@ -50,8 +56,9 @@ class Bounds:
         self.world = World(prepared, parsed, Budget(limit, _QUESTIONS * limit))
         self._bounds: dict[Access, Found] = {}
         self._pointers: dict[Access, Pointer | Unknown] = {}
-        self._levels: dict[int | None, list[Level]] = {}
+        self._levels: dict[tuple[int | None, bool], list[Level]] = {}
         self._possible: dict[Level, bool] = {ALWAYS: True}
+        self._for_weaker = _QUESTIONS * limit // _SHARE_OF_WEAKER
         self.examples: list[dict[str, int]] = []
 
     def array(self, access: Access) -> str:
@@ -97,14 +104,17 @@ class Bounds:
 
     # Levels
 
-    def levels(self, array: int | None) -> list[Level]:
-        """Returns conditions, the weakest first, that are possible at all. array: the parameter that is asked about."""
-        found = self._levels.get(array)
+    def levels(self, array: int | None, small: bool = False) -> list[Level]:
+        """Returns conditions, the weakest first, that are possible at all.
+
+        array: the parameter that is asked about. small: also those under which products of two sizes have 31 bits.
+        """
+        found = self._levels.get((array, small))
         if found is None:
-            found = self._levels[array] = self._made_levels(array)
+            found = self._levels[array, small] = self._made_levels(array, small)
         return found
 
-    def _made_levels(self, array: int | None) -> list[Level]:
+    def _made_levels(self, array: int | None, small: bool) -> list[Level]:
         world = self.world
         names = {position: name for name, position in self.prepared.arrays.items()}
         texts = dict(self.specification.extents)
@@ -116,12 +126,8 @@ class Bounds:
         sizes += [
             (text, axis) for text, axis in zip(self.specification.grid, world.grid, strict=True) if axis.number is None
         ]  # fmt: skip
-        bounds = [(own, (1 << 31) - 1, "2**31 - 1"), (extents, (1 << 31) - 1, "2**31 - 1")]
-        bounds += [
-            (sizes, (1 << 31) - (1 << 16), "2**31 - 2**16"),
-            (sizes, 1 << 30, "2**30"),
-            (sizes, 1 << 24, "2**24"),
-        ]
+        bounds = [(own, *_LIMITS[0]), (extents, *_LIMITS[0]), *[(sizes, *each) for each in _LIMITS[1:]]]
+        bounds += [(sizes, 1 << 15, "2**15")] if small else []
         found: list[Level] = []
         for parts, limit, text in bounds:
             limited = [
@@ -154,27 +160,49 @@ class Bounds:
     def _satisfies(example: Mapping[str, int], conditions: Sequence[expressions.Assumption]) -> bool:
         return all(expressions.holds(each, example) for each in conditions)
 
-    def climb(self, array: int | None, holds: Callable[[Level], bool], least: Level = ALWAYS) -> Level | None:
+    def climb(
+        self, array: int | None, holds: Callable[[Level], bool], least: Level = ALWAYS, small: bool = False
+    ) -> Level | None:
         """Returns the weakest conditions with which a claim holds; None if there are none, or no sizes are found for them.
 
-        least: those there are anyway.
+        least: those there are anyway. small: as in `levels`.
         """
-        found = self._climb(array, holds, least)
+        found = self._climb(array, holds, least, small)
         return None if found is None or not self.has_sizes(found) else found
 
-    def _climb(self, array: int | None, holds: Callable[[Level], bool], least: Level) -> Level | None:
+    def _climb(self, array: int | None, holds: Callable[[Level], bool], least: Level, small: bool) -> Level | None:
         if least and self.world.is_impossible(least):
             return None  # what two accesses need each is never true at once
         if holds(least):
             return least
-        levels = [tuple(dict.fromkeys((*least, *level))) for level in self.levels(array)]
+        levels = [joined(least, level) for level in self.levels(array, small)]
         if not levels or not holds(levels[-1]):
             return None
         level = next(each for each in levels if each == levels[-1] or holds(each))
         for text in reversed(level):  # without those that are not needed; bounds of arrays are the last to go
-            fewer = tuple([each for each in level if each != text])
+            fewer = joined(least, tuple([each for each in level if each != text]))
             if text not in least and fewer and holds(fewer):
                 level = fewer
+        return self._loosened(level, holds, least)
+
+    def _loosened(self, level: Level, holds: Callable[[Level], bool], least: Level) -> Level:
+        """Returns conditions of which single ones are weaker, as far as a claim holds with them."""
+        own = [text for text in level if text not in least]
+        budget = self.world.solver.budget
+        for text in own if len(own) <= _MAX_LOOSENED else ():
+            name, _, most = text.rpartition(" <= ")
+            texts = [each for _, each in _LIMITS]
+            for weaker in reversed(texts[: texts.index(most)] if most in texts else texts):
+                others = tuple([each for each in level if each != text])
+                tried = joined(least, (*others, f"{name} <= {weaker}"))
+                if tried == level or self._for_weaker <= 0:
+                    break
+                before = budget.left
+                is_enough = holds(tried)
+                self._for_weaker -= before - budget.left
+                if not is_enough:
+                    break
+                level, text = tried, f"{name} <= {weaker}"
         return level
 
     # Bounds

@@ -48,12 +48,14 @@ class Launch:
         elements: by array, its number of elements.
         contents: by array of integers, its least and largest element.
         grid: the numbers of programs.
+        distinct: arrays of integers of which no two elements are equal.
     """
 
     numbers: Mapping[str, int]
     elements: Mapping[str, int]
     contents: Mapping[str, tuple[int, int]]
     grid: tuple[int, int, int]
+    distinct: frozenset[str] = frozenset()
 
 
 class _RunOfSmallNumbers(Run):
@@ -173,14 +175,42 @@ class _Guess:
         else:
             world = self._world([*signs, *relations], chosen, grid)
             by_array = self._by_array(world)
-        small = [at_most(size, 1 << 30) for size in (*world.symbols.values(), *world.extents.values()) if size.number is None]
-        proven = sum(world.solver.is_impossible(*world.base, *small, *target) for target in self._targets(world, by_array))
+        proven, all_ = self._proven(world, by_array)
+        if proven < all_ and (orders := self._orders(by_array)):
+            given = [*signs, *relations, *ranges]
+            with_orders, own = self._proven_with([*given, *orders], chosen, grid)
+            if with_orders > proven:
+                for order in list(orders):
+                    fewer = [each for each in orders if each != order]
+                    if fewer and self._proven_with([*given, *fewer], chosen, grid)[0] >= with_orders:
+                        orders = fewer
+                proven, by_array, ranges = with_orders, own, [*ranges, *orders]
         used = [name for name in chosen if name in by_array]
         specification = Specification(
             tuple([*signs, *relations, *ranges]), tuple([(name, chosen[name]) for name in chosen if name in used]), grid
         )
-        all_ = len(self._targets(world, by_array))
         return specification, proven, all_, relations
+
+    def _proven(self, world: World, by_array: Mapping[str, list[Access]]) -> tuple[int, int]:
+        """Returns how many targets are proven where sizes are small, and how many there are."""
+        sizes = [*world.symbols.values(), *world.extents.values()]
+        small = [at_most(size, 1 << 30) for size in sizes if size.number is None]
+        targets = self._targets(world, by_array)
+        return sum(world.solver.is_impossible(*world.base, *small, *target) for target in targets), len(targets)
+
+    def _proven_with(
+        self, assume: Sequence[str], chosen: Mapping[str, str], grid: tuple[str, str, str]
+    ) -> tuple[int, dict[str, list[Access]]]:  # fmt: skip
+        """Returns how many targets are proven under other assumptions, and the accesses by array."""
+        world = self._world(assume, chosen, grid)
+        by_array = self._by_array(world)
+        return self._proven(world, by_array)[0], by_array
+
+    def _orders(self, by_array: Mapping[str, list[Access]]) -> list[str]:
+        """Returns that no two elements are equal of arrays of which that is so in the launch, and which are only read."""
+        written = {name for name, accesses in by_array.items() if any(access.writes for access in accesses)}
+        names = [name for name in by_array if name in self.launch.distinct and name not in written and self._has_extent(name)]
+        return [f"distinct({name}[:])" for name in names]
 
     def _has_extent(self, name: str) -> bool:
         """Returns whether a parameter is an array without a descriptor, whose launches check its extent."""

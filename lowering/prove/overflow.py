@@ -7,17 +7,17 @@ An operation that is on no list here counts as not modelled, whatever it returns
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ..tt import types as t
-from ..tt.analysis.control_flow import terminator
 from ..tt.dialect.arith import INTEGER_PREDICATES
 from ..tt.dialect.attributes import property_number
 from .bounds import Bounds
 from .evaluate.contexts import NotModelled, bounds_of, context
+from .evaluate.slices import computing
 from .evaluate.values import Condition, Integer, Pointer
 from .found import Found, shown
 from .preparation import Access, line_of
@@ -90,11 +90,19 @@ class Overflow:
         def holds(level: Level) -> bool:
             return not any(self._problem(op, level) for op in operations)
 
-        level = self._bounds.climb(pointer.base if isinstance(pointer, Pointer) else None, holds)
+        array = pointer.base if isinstance(pointer, Pointer) else None
+        level = self._bounds.climb(array, holds, small=True)
         if level is not None:
             return shown(level)
-        op = next(op for op in operations if self._problem(op, ALWAYS))
-        return Found(UNKNOWN, reason=f"may wrap: {self._problem(op, ALWAYS)} at {line_of(op)}")
+        levels = self._bounds.levels(array, small=True)
+        strongest = levels[-1] if levels else ALWAYS
+        for each in (strongest, ALWAYS):  # what is left under all conditions is in the way, and not what they are for
+            for op in operations:
+                if problem := self._problem(op, each):
+                    is_sum = bool(each) and problem.endswith("bits")
+                    most = f", also where sizes are at most {each[-1].rpartition('<= ')[2]}" if is_sum else ""
+                    return Found(UNKNOWN, reason=f"may wrap: {problem} at {line_of(op)}{most}")
+        return Found(UNKNOWN, reason=f"no sizes were found with which {' and '.join(strongest)}")
 
     def _problem(self, op: Operation, level: Level) -> str:
         """Returns what may wrap in an operation; "" if nothing does."""
@@ -161,7 +169,7 @@ class Overflow:
 
     def _unless(self, level: Level, given: Formula, fault: Formula, text: str) -> str:
         """Returns "" if a fault is shown not to be there, and else the text."""
-        return "" if fault == FALSE or self._bounds.world.is_impossible(level, given, fault) else text
+        return "" if fault == FALSE or self._bounds.world.is_impossible(level, given, fault, bounded=True) else text
 
 
 def _negative(world: World, number: Polynomial, width: int) -> Formula:
@@ -195,10 +203,9 @@ def _wraps(world: World, op: Operation, operands: Sequence[Polynomial]) -> tuple
         case "arith.muli":
             exact = x * y
         case "arith.shli":
-            amount = y.number
-            if amount is None or not 0 <= amount < width:
+            if not world.terms.fits(y, 0, width - 1):
                 return None, f"{world.terms.text(x)} << {world.terms.text(y)} in {width} bits"
-            exact = x * (1 << amount)
+            exact = x * world.terms.power_of_two(y)
         case _:
             exact = x
     return _unfit(world, exact, width), f"{world.terms.text(exact)} in {width} bits"
@@ -235,7 +242,7 @@ def _read_as_unsigned(function: Operation) -> frozenset[Operation]:
     """
     readers = [op for op in function.walk() if _is_unsigned(op)]
     made = (
-        _computing_values(function, [operand for op in readers for operand in op.operands], [])
+        computing(function, [operand for op in readers for operand in op.operands], [])
         if readers
         else []
     )
@@ -246,7 +253,7 @@ def _bits_read_as_signed(function: Operation) -> frozenset[Operation]:
     """Returns the operations that compute truth values of which numbers are made that are signed: of true, -1."""
     readers = [op for op in function.walk() if op.name in _SIGNED and t.bit_width(op.operands[0].type) == 1]
     readers = [op for op in readers if op.name != "arith.cmpi" or _is_signed_comparison(op)]
-    made = _computing_values(function, [operand for op in readers for operand in op.operands], []) if readers else []
+    made = computing(function, [operand for op in readers for operand in op.operands], []) if readers else []
     return frozenset([op for op in made if op.name in _RING or op.name in _MIN])
 
 
@@ -260,83 +267,9 @@ def _holds_integers(value: SSAValue) -> bool:
 
 def _computing(function: Operation, access: Access) -> list[Operation]:
     """Returns the operations from which an access's address, mask and path are computed, what controls these included."""
-    return _computing_values(
+    return computing(
         function, [access.pointer, *([access.mask] if access.mask is not None else [])], [access.op]
     )
-
-
-def _computing_values(
-    function: Operation, values: Sequence[SSAValue], around: list[Operation]
-) -> list[Operation]:
-    """Returns the operations from which values are computed, and what controls these and the operations around."""
-    found: dict[Operation, None] = {}
-    seen: set[SSAValue] = set()
-    entered: set[Operation] = set()
-    waiting = list(values)
-    while waiting or around:
-        if around:
-            op = around.pop()
-            parent = op.parent_op()
-            block = op.parent
-            if block is not None and block.parent is not None and block is not block.parent.blocks[0]:
-                waiting += [
-                    value
-                    for each in block.parent.blocks
-                    for value in (each.last_op.operands if each.last_op else ())
-                ]
-            if parent is not None and parent is not function and parent not in entered:
-                entered.add(parent)
-                found[parent] = None
-                waiting += _controls(parent)
-                around.append(parent)
-            continue
-        value = waiting.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if isinstance(value, BlockArgument):
-            parent = value.block.parent_op()
-            if parent is None or (parent is function and value.block is function.regions[0].blocks[0]):
-                continue
-            around += [] if value.block.first_op is None else [value.block.first_op]
-            waiting += _passed(parent, value)
-            continue
-        assert isinstance(value, OpResult)
-        op = value.op
-        found[op] = None
-        around.append(op)
-        waiting += op.operands
-        for region in op.regions:
-            waiting += [
-                each for block in region.blocks for each in (block.last_op.operands if block.last_op else ())
-            ]
-            found.update(dict.fromkeys(_inner(op)))
-    return list(found)
-
-
-def _controls(parent: Operation) -> list[SSAValue]:
-    """Returns the values that decide whether and how often the regions of an operation run."""
-    if parent.name == "scf.while":
-        return [terminator(parent.regions[0].block).operands[0]]
-    return list(parent.operands[:3] if parent.name == "scf.for" else parent.operands)
-
-
-def _passed(parent: Operation, value: BlockArgument) -> Iterator[SSAValue]:
-    """Yields what may be passed to the argument of a block; of loops and branches all that is passed to any."""
-    yield from parent.operands
-    for region in parent.regions:
-        for block in region.blocks:
-            if block.last_op is not None:
-                yield from block.last_op.operands
-
-
-def _inner(op: Operation) -> Iterator[Operation]:
-    """Yields the operations in regions of what is no control flow: all of them make the result."""
-    if op.name.startswith("scf."):
-        return
-    for each in op.walk():
-        if each is not op and each.results:
-            yield each
 
 
 __all__ = ["Overflow"]

@@ -54,33 +54,47 @@ class Section(NamedTuple):
 
 
 def page_of(
-    kernel: str, sections: Sequence[Section], specification: Specification, example: str, trusted: Iterable[str], made: str
+    kernel: str, sections: Sequence[Section], specification: Specification, remarks: tuple[Sequence[str], Sequence[str]],
+    example: str, trusted: Iterable[str], made: str,
 ) -> str:  # fmt: skip
-    """Returns the page. example: sizes that the specification allows; made: how the proof was found."""
+    """Returns the page.
+
+    Args:
+        remarks: what the specification fixes, and what of it is to be looked at, as it was guessed.
+        example: sizes that the specification allows.
+        made: how the proof was found.
+    """
+    fixed, doubts = remarks
+    about = f"It fixes <code>{escape(', '.join(fixed))}</code>: nothing is proven of other values." if fixed else ""
+    guessed = "".join([f"<p class=unknown>look at this guess: <code>{escape(each)}</code>" for each in doubts])
     title = f"{escape(kernel)}: " + ", ".join([f"{escape(each.title)} {each.verdict}" for each in sections])
     listed = "".join([f"<li>{escape(each)}" for each in trusted])
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f'<meta http-equiv=Content-Security-Policy content="{_POLICY}"><title>{title}</title><style>{_STYLE}</style>'
-        f"<h1><code>@{escape(kernel)}</code></h1><p class=dim>Proofs for every launch that the specification describes."
-        f"<h2 id=specification>Specification</h2><pre>{escape(str(specification))}</pre>"
+        f"<h1><code>@{escape(kernel)}</code></h1><p class=dim>Proofs for every launch that the specification describes. {about}"
+        f"<h2 id=specification>Specification</h2><pre>{escape(str(specification))}</pre>{guessed}"
         f"<p class=dim>as a call: <code>prove({escape(specification.call)})</code>"
         f"<p class=dim>sizes that it allows: <code>{escape(example) or 'none were found'}</code>"
-        f"{''.join(map(_section, sections))}"
+        f"{''.join([_section(each, bool(fixed)) for each in sections])}"
         f"<h2 id=trusted>Trusted</h2><ul>{listed}</ul><p class=dim>{escape(made)}</html>\n"
     )
 
 
-def _section(section: Section) -> str:
-    """Returns the table of a property: what needs a look comes first, what is proven is folded."""
+def _section(section: Section, is_fixed: bool) -> str:
+    """Returns the table of a property: what needs a look comes first, what is proven is folded.
+
+    is_fixed: whether sizes are fixed, so that nothing is proven for all.
+    """
     head = f"<h2>{escape(section.title)}: <span class={_class(section.verdict)}>{section.verdict}</span></h2>"
     counts = Counter([each.verdict for each in section.rows])
     head += f"<p class=dim>{', '.join([f'{number} {each}' for each, number in counts.items()]) or 'no access'}"
     done = [each for each in section.rows if each.verdict in _DONE]
     rest = [each for each in section.rows if each.verdict not in _DONE]
     text = _table(rest) if rest else ""
+    sizes = "these sizes" if is_fixed else "all sizes"
     if done:
-        text += f"<details{'' if rest else ' open'}><summary>{len(done)} for all sizes</summary>{_table(done)}</details>"
+        text += f"<details{'' if rest else ' open'}><summary>{len(done)} for {sizes}</summary>{_table(done)}</details>"
     return head + text
 
 

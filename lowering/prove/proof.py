@@ -10,6 +10,7 @@ from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..tt.sanitize.findings import Finding
 from .page import Row, Section, page_of
+from .specify.remarks import fixed
 from .specify.specification import Specification
 
 TERMINATION = "termination of loops"
@@ -145,6 +146,7 @@ class Proof:
         digest: of the kernel's text; `limit`, the steps that a question may take; `solver`, which with its version, and
             `joinery`, its own version.
         recorded: whether it was found among what was proven before, and not proven now.
+        doubts: what of a guessed specification is to be looked at, as it may be fitted to the launch it was guessed from.
     """
 
     kernel: str
@@ -160,10 +162,16 @@ class Proof:
     solver: str = ""
     joinery: str = ""
     recorded: bool = False
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """The sizes that the specification fixes: what is proven is proven for these values alone."""
+        return fixed(self.specification)
 
     @property
     def ok(self) -> bool:
-        """Whether every property of every access is proven for all sizes, without a condition."""
+        """Whether every property of every access is proven for all sizes that the specification allows, without a condition."""
         return all(each.verdict in (PROVEN, NEVER) for each in self.accesses)
 
     @property
@@ -185,8 +193,10 @@ class Proof:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        yield f"@{self.kernel}"
+        fixed = self.fixed
+        yield f"@{self.kernel}{', not for all sizes: the specification fixes ' + ', '.join(fixed) if fixed else ''}"
         yield from [f"  {line}" for line in str(self.specification).split("\n")]
+        yield from [f"  look at this guess: {each}" for each in self.doubts]
         yield f"  as a call: prove({self.specification.call})"
         for prop in self.properties:
             own = [each for each in self.accesses if each.prop == prop]
@@ -219,7 +229,7 @@ class Proof:
         made += f"joinery {self.joinery}, {self.solver}: {self.questions} questions of at most {self.limit} steps, "
         made += f"{self.steps} steps; "
         made += f"digest of the text {self.digest}"
-        return page_of(self.kernel, sections, self.specification, example, self.trusted, made)
+        return page_of(self.kernel, sections, self.specification, (self.fixed, self.doubts), example, self.trusted, made)
 
     def as_json(self) -> str:
         """Returns the proof as a JSON text."""
@@ -230,6 +240,7 @@ class Proof:
             "accesses": [each.as_data() for each in self.accesses], "questions": self.questions, "steps": self.steps,
             "digest": self.digest, "limit": self.limit, "solver": self.solver,
             "joinery": self.joinery, "recorded": self.recorded,
+            "fixed": list(self.fixed), "doubts": list(self.doubts),
         }  # fmt: skip
         return json.dumps(data, indent=1, ensure_ascii=False)
 

@@ -19,6 +19,7 @@ from .preparation import Access, PreparedFunction, ambiguous, renamed
 from .proof import INITIALISED, NEVER, ORDER, PROPERTIES, TERMINATION, UNKNOWN, AccessVerdict, Proof
 from .races import Races
 from .specify.expressions import Number, arrays_in, doubtful_divisor, names_in
+from .specify.names import mistaken, nearest
 from .specify.specification import GRID_NAMES, Specification
 from .termination import Termination
 from .terms.polynomials import TooLarge
@@ -59,16 +60,12 @@ class Prover:
     def _check_names(self) -> None:
         arrays, numbers = self.prepared.arrays, self.prepared.numbers
         function = self.prepared.function.sym_name.data
-        for name in self._parsed.extents:
+        for name in (*self._parsed.extents, *self._parsed.contents()):
             if name not in arrays:
-                raise UserError(
-                    f"prove: @{function} has no array {name!r}; arrays: {', '.join(arrays) or 'none'}"
-                )
+                near = nearest(name, arrays)
+                fix = f"; fix: {near!r}" if near else ""
+                raise UserError(f"prove: @{function} has no array {name!r}; arrays: {', '.join(arrays) or 'none'}{fix}")
         for name in self._parsed.contents():
-            if name not in arrays:
-                raise UserError(
-                    f"prove: @{function} has no array {name!r}; arrays: {', '.join(arrays) or 'none'}"
-                )
             pointee = t.pointee(self.prepared.parameters[arrays[name]].type)
             if not t.is_integer(pointee) or t.bit_width(pointee) == 1:
                 raise UserError(f"prove: {name} holds {pointee}; assumptions about elements are for integers")
@@ -106,6 +103,8 @@ class Prover:
                     f"at the end of names; numbers: {', '.join(numbers) or 'none'}{meant}; fix: one of these, or a new name "
                     "that is like no other"
                 )
+        if (fault := mistaken(self._parsed, tuple(numbers))) is not None:
+            raise UserError(f"prove: {fault}; numbers of @{function}: {', '.join(numbers) or 'none'}")
 
     def prove(self, properties: Sequence[str]) -> Proof:
         """Returns the verdicts. Raises `UserError` for assumptions that contradict each other."""
@@ -115,6 +114,18 @@ class Prover:
                 f"prove: the assumptions contradict each other, and everything would follow:\n{self.specification}\n"
                 "fix: take out one of them; extents are 0 or more, and a grid has at most 2**31 - 1 programs along an axis"
             )
+        for name in world.without_numbers():
+            bits = t.bit_width(t.pointee(self.prepared.parameters[self.prepared.arrays[name]].type))
+            raise UserError(
+                f"prove: the assumptions about elements of {name} are true of no number of {bits} bits, so it could have none; "
+                "fix: take out one of them"
+            )
+        for name in self._parsed.points():
+            if world.is_beyond_memory(name):
+                raise UserError(
+                    f"prove: points({name}[:], ...): no array has so many bytes as are said there; fix: 2**63 - 1 at most for "
+                    "all elements that the assumptions allow"
+                )
         example = self._bounds.launches.sizes(world, [])
         self._bounds.examples += [] if example is None else [example]
         self._check_contents()

@@ -16,7 +16,7 @@ from .proof import PROPERTIES, Proof
 MAX_LETTERS = 1 << 24
 _FREE = ("questions", "steps")
 """What two proofs of the same may differ in. Which sizes are found is the solver's choice, so that is compared, too."""
-_FILE, _RECORDED = "file", "recorded"
+_FILE, _RECORDED, _DOUBTS = "file", "recorded", "doubts"
 _MAKERS = {"joinery": "versions of joinery", "solver": "solvers"}
 """What says who made a proof, as messages have it."""
 _SHOWN, _MAX_SHOWN = 60, 4
@@ -49,11 +49,14 @@ class StoredProof:
         Texts are compared: 1, 1.0 and true are not the same, nor is what is missing and null.
         """
         made = json.loads(proof.as_json())
-        compared = [name for name in sorted({*self.data} | {*made}) if name not in (*_FREE, _RECORDED)]
+        compared = [name for name in sorted({*self.data} | {*made}) if name not in (*_FREE, _RECORDED, _DOUBTS)]
         names = [name for name in compared if not _is_equal(self.data, made, name)]
         found = [f"{name} is no number of them" for name in _FREE if not _is_count(self.data.get(name))]
         if not isinstance(self.data.get(_RECORDED), bool):
             found.append(f"{_RECORDED} is neither true nor false")
+        doubts = self.data.get(_DOUBTS)  # what was said of a guess; what is proven again is written, as far as anybody knows
+        if not isinstance(doubts, list) or not all(isinstance(each, str) for each in doubts):
+            found.append(f"{_DOUBTS} is no list of texts")
         found += [f"{_MAKERS.get(name, _short(name))} differ: {_compared(self.data, made, name)}" for name in names]
         if "accesses" in names or "verdicts" in names:
             verdicts = ", ".join([f"{prop} {proof.verdict(prop)}" for prop in proof.properties])

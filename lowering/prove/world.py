@@ -19,6 +19,7 @@ from .specify.expressions import (
     Assumption,
     Call,
     Comparison,
+    Declared,
     Elements,
     Expression,
     Joined,
@@ -270,7 +271,7 @@ class World:
             case Joined(by, parts):
                 formulas = [self.assumption(part) for part in parts]
                 return both(*formulas) if by == "and" else either(*formulas)
-            case Ordered() | Points():
+            case Ordered() | Points() | Declared():
                 return TRUE
             case Comparison(relation, left, right):
                 if any(True for _ in arrays_in(assumption)):
@@ -356,6 +357,29 @@ class World:
             values[name] = value
         return self.terms.chosen(both(*conditions), self.size(size, values), ZERO)
 
+    def without_numbers(self) -> list[str]:
+        """Returns the arrays with an extent of whose elements something is assumed that is true of no number of their bits."""
+        ranges = [(position, each.low.number, each.high.number) for position, each in self._contents.items()]
+        return [
+            self.prepared.parameters[position].name for position, low, high in ranges
+            if position in self.specified and low is not None and high is not None and low > high
+        ]  # fmt: skip
+
+    def is_beyond_memory(self, table: str) -> bool:
+        """Returns whether no array has as many bytes as are said of the address in the first element of a table."""
+        size = self.specification.points()[table]
+        names = dict.fromkeys(arrays_in(size))
+        tables = [self.prepared.arrays[name] for name in (table, *names)]
+        given = [*self.base, *[at_least(self.extents[position], 1) for position in tables]]
+        values: dict[str, Polynomial] = {}
+        for name in names:
+            own = self._contents[self.prepared.arrays[name]]
+            value = values[name] = self.terms.atom(("first element", name), f"{name}[0]")
+            given += [at_least(value, own.low), at_most(value, own.high), within(value, 0, (1 << (own.bits - 1)) - 1)]
+        if self.solver.is_impossible(*given):
+            return False
+        return self.solver.is_impossible(*given, at_most(self.size(size, values), MAX_BYTES), bounded=True)
+
     def level(self, level: Level) -> list[Formula]:
         """Returns conditions as formulas."""
         return [self.assumption(parse_assumption(text)) for text in level]
@@ -395,9 +419,9 @@ class World:
             found = self._others[loops] = Renaming(self.terms, LANE, *loops)
         return found
 
-    def is_impossible(self, level: Level, *formulas: Formula) -> bool:
-        """Returns whether formulas are shown not to hold together where the conditions hold."""
-        return self.solver.is_impossible(*self.run(level).base, *formulas)
+    def is_impossible(self, level: Level, *formulas: Formula, bounded: bool = False) -> bool:
+        """Returns whether formulas are shown not to hold together where the conditions hold. bounded: as the solver's."""
+        return self.solver.is_impossible(*self.run(level).base, *formulas, bounded=bounded)
 
     def access_terms(self, access: Access, level: Level = ALWAYS) -> AccessTerms:
         """Returns an access as terms. Raises `NotModelled`."""

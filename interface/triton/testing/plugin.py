@@ -237,7 +237,8 @@ class _Plugin:
         for each in findings[:_SHOWN]:
             write(f"  {each.test}: {each.kernel}: {gist(each.text)}")
         if self.proofs:
-            write(f"{counted(len(self.proofs), 'proof', 6)} for all sizes, as the first launch of each kernel suggests them")
+            guessed = "as the first launch of each kernel suggests them; for all sizes where none is said to be fixed"
+            write(f"{counted(len(self.proofs), 'proof', 6)}, {guessed}")
         for kernel, verdicts, text in self.proofs:
             write(f"  {kernel}: {verdicts}")
             for line in text.split("\n"):

@@ -85,7 +85,14 @@ class Points:
     size: Expression
 
 
-Assumption: TypeAlias = Comparison | Joined | Ordered | Points
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A name is a new number, of which nothing is said: `number(rows)`."""
+
+    name: str
+
+
+Assumption: TypeAlias = Comparison | Joined | Ordered | Points | Declared
 
 RELATIONS = ("<=", ">=", "==", "!=", "<", ">")
 _TOKEN = re.compile(r"\s*(?:(?P<number>[0-9]+)|(?P<name>[A-Za-z_][\w.]*)|(?P<sign>\[:\]|\*\*|//|<=|>=|==|!=|[-+*%<>(),]))")
@@ -93,6 +100,7 @@ _DIVISIONS = ("//", "%", "cdiv")
 _FUNCTIONS = ("cdiv", "min", "max")
 _ORDERS = ("sorted", "distinct")
 _POINTS = "points"
+_NUMBER = "number"
 
 
 class _Reader:
@@ -213,8 +221,14 @@ class _Reader:
         return parts[0] if len(parts) == 1 else Joined("and", tuple(parts))
 
     def _chain(self) -> Assumption:
-        if self.peek() in (*_ORDERS, _POINTS) and self.tokens[self.at + 1 : self.at + 2] == ["("]:
-            return self._said_of_elements()
+        if self.tokens[self.at + 1 : self.at + 2] == ["("]:
+            if self.peek() in (*_ORDERS, _POINTS):
+                return self._said_of_elements()
+            if self.take(_NUMBER):
+                declared = self._atom()
+                if not isinstance(declared, Name):
+                    self.fail("number(...) declares a new name, as in number(rows)")
+                return Declared(declared.name)
         left = self.size()
         found: list[Assumption] = []
         while relation := self.take(*RELATIONS):
@@ -303,6 +317,8 @@ def _parts(expression: Expression | Assumption) -> Iterator[Expression | Assumpt
         case Joined(_, parts):
             for part in parts:
                 yield from _parts(part)
+        case Declared(name):
+            yield Name(name)
         case Ordered(_, elements):
             yield elements
         case Points(elements, size):
@@ -344,7 +360,7 @@ def holds(assumption: Assumption, values: Mapping[str, int]) -> bool:
     match assumption:
         case Joined(by, parts):
             return (all if by == "and" else any)(holds(part, values) for part in parts)
-        case Ordered() | Points():
+        case Ordered() | Points() | Declared():
             return True
         case Comparison(relation, left, right):
             if any(True for _ in arrays_in(assumption)):
@@ -354,6 +370,7 @@ def holds(assumption: Assumption, values: Mapping[str, int]) -> bool:
 
 
 __all__ = [
-    "Assumption", "Call", "Comparison", "Elements", "Expression", "Joined", "Name", "Number", "Ordered", "Points", "arrays_in",
-    "doubtful_divisor", "evaluate", "has_division", "holds", "is_sum", "names_in", "parse_assumption", "parse_size",
+    "Assumption", "Call", "Comparison", "Declared", "Elements", "Expression", "Joined", "Name", "Number", "Ordered", "Points",
+    "arrays_in", "doubtful_divisor", "evaluate", "has_division", "holds", "is_sum", "names_in", "parse_assumption",
+    "parse_size",
 ]  # fmt: skip

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from .atoms import Terms
-from .formulas import Formula, at_least, both, equal, implies
+from .atoms import Range, Terms
+from .formulas import Formula, at_least, at_most, both, equal, implies
 from .polynomials import Monomial, Polynomial, variable
 
 MAX_PAIRS = 300
@@ -17,6 +17,8 @@ _MAX_PAIRED = 12
 _MAX_NUMBERS = 4
 _MAX_FACTOR = 1 << 20
 _MAX_VALUES = 16
+_MAX_END = 1 << 30
+"""Largest end of a range that is said of products: 2^30 programs and sizes are more than there are, and types go beyond."""
 
 
 def product_lemmas(factor: Polynomial, other: Polynomial) -> list[Formula]:
@@ -33,6 +35,23 @@ def product_lemmas(factor: Polynomial, other: Polynomial) -> list[Formula]:
             # s >= 0 and rest >= 1 give s·rest >= s; s >= 1 and rest >= 0 give s·rest >= rest.
             found.append(implies(both(not_negative, rest_positive), at_least(value, s)))
             found.append(implies(both(positive, rest_not_negative), at_least(value, rest)))
+    return found
+
+
+def bounded_lemmas(factor: Polynomial, other: Polynomial, limits: Range) -> list[Formula]:
+    """Returns what the limits of an integer say of its product with another one.
+
+    limits: between which numbers the factor is. 0 <= s <= 3000 and L >= 0 give s·L <= 3000·L, which is linear.
+    """
+    low, high = limits
+    product = factor * other
+    found: list[Formula] = []
+    for is_upper, end in ((True, high), (False, low)):
+        if end is None or abs(end) > _MAX_END or (not is_upper and end in (0, 1)):  # signs say these already
+            continue
+        above, below = at_most(product, other * end), at_least(product, other * end)
+        found.append(implies(at_least(other, 0), above if is_upper else below))
+        found.append(implies(at_most(other, 0), below if is_upper else above))
     return found
 
 
@@ -108,4 +127,4 @@ def small_factors(terms: Terms, monomial: Monomial) -> Iterator[Formula]:
         return
 
 
-__all__ = ["product_lemmas", "products_in", "small_factors"]
+__all__ = ["bounded_lemmas", "product_lemmas", "products_in", "small_factors"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import UnsupportedError
-from .atoms import Terms
+from .atoms import Range, Terms
 from .formulas import (
     FALSE,
     AtMost,
@@ -27,7 +27,8 @@ from .formulas import (
     flags_of,
     polynomials_of,
 )
-from .lemmas import product_lemmas, products_in, small_factors
+from .lemmas import bounded_lemmas, product_lemmas, products_in, small_factors
+from .limits import limits
 from .orders import orders
 from .polynomials import ONE, Monomial, Polynomial
 
@@ -88,16 +89,21 @@ class Solver:
         self._context: Any = None  # of its own, so that what was asked before in this process changes nothing
         self._terms = terms
         self.budget = budget
-        self._known: dict[frozenset[Formula], Answer] = {}
+        self._known: dict[tuple[frozenset[Formula], bool], Answer] = {}
         self._texts: dict[Formula, str] = {}
         self._lemmas: dict[tuple[Polynomial, Polynomial], tuple[str, frozenset[Monomial]]] = {}
+        self._limited: dict[tuple[Polynomial, Polynomial, Range], str] = {}
         self._ranges: dict[Monomial, str] = {}
         self.asked = 0
         self.steps = 0
 
-    def is_impossible(self, *formulas: Formula) -> bool:
-        """Returns whether the formulas are shown not to hold together."""
-        return self.check(formulas).verdict == "unsat"
+    def is_impossible(self, *formulas: Formula, bounded: bool = False) -> bool:
+        """Returns whether the formulas are shown not to hold together.
+
+        bounded: with what limits of single numbers say of their products, which is for sums that wrap beyond a number.
+        Elsewhere it would make sizes that are fixed as good as those that are not, and guesses would prefer them.
+        """
+        return self.check(formulas, bounded).verdict == "unsat"
 
     def model(self, formulas: Sequence[Formula], share: int = 1) -> dict[int, int] | None:
         """Returns values of atoms with which the formulas hold, products included; None if none are found.
@@ -108,27 +114,33 @@ class Solver:
         found = _UNSAT if FALSE in parts else self._ask(parts, exact=True, share=share)
         return found.model if found.verdict == "sat" else None
 
-    def check(self, formulas: Sequence[Formula]) -> Answer:
-        """Returns whether formulas can hold together."""
+    def check(self, formulas: Sequence[Formula], bounded: bool = False) -> Answer:
+        """Returns whether formulas can hold together. bounded: as in `is_impossible`."""
         parts = frozenset(_flattened(formulas))
         if FALSE in parts:
             return _UNSAT
-        found = self._known.get(parts)
+        found = self._known.get((parts, bounded))
         if found is None:
-            found = self._known[parts] = self._ask(list(dict.fromkeys(_flattened(formulas))))
+            found = self._ask(list(dict.fromkeys(_flattened(formulas))), bounded=bounded)
+            self._known[parts, bounded] = found
         return found
 
-    def _ask(self, formulas: list[Formula], exact: bool = False, share: int = 1) -> Answer:
+    def _ask(self, formulas: list[Formula], exact: bool = False, share: int = 1, bounded: bool = False) -> Answer:
         if self.budget.is_spent:
             return _UNKNOWN
         atoms = self._with_facts(formulas)
         polynomials = list(dict.fromkeys(polynomials_of(formulas)))
         products = {monomial for each in polynomials for monomial, _ in each if len(monomial) > 1}
         asserted = [self._formula(formula) for formula in formulas]
-        for factor, other in products_in(polynomials):
+        pairs = products_in(polynomials)
+        ranges = limits(formulas, self._range_of) if pairs and bounded else {}
+        for factor, other in pairs:
             lemma, its = self._lemma(factor, other)
             asserted.append(lemma)
             products |= its
+            if bounded:
+                (atom,) = factor.atoms
+                asserted.append(self._bounded(factor, other, ranges.get(atom) or self._range_of(atom)))
         for monomial in sorted(products):
             lemma, its = self._small_factors(monomial)
             asserted.append(lemma)
@@ -170,6 +182,17 @@ class Solver:
             formulas = product_lemmas(factor, other)
             products = frozenset(monomial for each in polynomials_of(formulas) for monomial, _ in each if len(monomial) > 1)
             found = self._lemmas[factor, other] = self._formula(both(*formulas)), products
+        return found
+
+    def _range_of(self, atom: int) -> Range:
+        return self._terms.atoms[atom].low, self._terms.atoms[atom].high
+
+    def _bounded(self, factor: Polynomial, other: Polynomial, ends: Range) -> str:
+        """Returns what the limits of a factor say of a product, made once."""
+        key = (factor, other, ends)
+        found = self._limited.get(key)
+        if found is None:
+            found = self._limited[key] = self._formula(both(*bounded_lemmas(factor, other, ends)))
         return found
 
     def _small_factors(self, monomial: Monomial) -> tuple[str, frozenset[Monomial]]:

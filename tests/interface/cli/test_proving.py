@@ -34,6 +34,19 @@ def test_the_exit_status_says_what_was_found(tmp_path: Path, capsys: pytest.Capt
     assert json.loads(capsys.readouterr().out)["verdicts"]["bounds"] == "refuted"
 
 
+def test_a_mistyped_name_is_a_mistake_in_what_was_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kernel = written(tmp_path, "vector")
+    for options, nearest in (
+        (["--extent", "x: n", "--assume", "nn >= 1"], "'n'"), (["--extent", "x: nn"], "'n'"), (["--extent", "xx: n"], "'x'"),
+        (["--extent", "x: n", "--assume", "num_warps <= 0"], "leave it out"),
+    ):  # fmt: skip
+        assert main(["prove", kernel, *options]) == 2
+        assert f"fix: {nearest}" in " ".join(capsys.readouterr().err.split())
+    options = ["--extent", "x: nn", "--assume", "number(nn)", "--assume", "nn >= n", "--grid", "cdiv(n, 4)"]
+    assert main(["prove", kernel, *options, "--property", "bounds"]) == 0
+    assert capsys.readouterr().out
+
+
 def test_a_stored_proof_is_proven_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kernel = written(tmp_path, "vector")
     assert main(["prove", kernel, "--extent", "x: n", "--grid", "cdiv(n, 4)", "--format", "json"]) == 0

@@ -25,7 +25,8 @@ from joinery.lowering.prove.terms.formulas import (
     less,
     negated,
 )
-from joinery.lowering.prove.terms.lemmas import product_lemmas, products_in
+from joinery.lowering.prove.terms.lemmas import bounded_lemmas, product_lemmas, products_in
+from joinery.lowering.prove.terms.limits import limits
 from joinery.lowering.prove.terms.polynomials import Polynomial, constant, variable
 from joinery.lowering.prove.terms.solver import Budget, Solver
 
@@ -68,6 +69,38 @@ def test_lemmas_of_products_hold_for_all_factors() -> None:
         for numbers in itertools.product(BOX, repeat=3):
             for lemma in lemmas:
                 assert holds(lemma, dict(enumerate(numbers))), (other, numbers, lemma)
+
+
+def test_lemmas_of_limits_hold_for_all_factors_within_them() -> None:
+    a, b, c = variable(0), variable(1), variable(2)
+    for low, high in ((-3, 3), (-2, 2), (-1, None), (None, -1), (2, 3), (0, 1)):
+        for other in (b, b - c, b * c, b * 2 - 3):
+            lemmas = bounded_lemmas(a, other, (low, high))
+            for numbers in itertools.product(BOX, repeat=3):
+                if (low is None or low <= numbers[0]) and (high is None or numbers[0] <= high):
+                    for lemma in lemmas:
+                        assert holds(lemma, dict(enumerate(numbers))), (low, high, other, numbers, lemma)
+
+
+def test_limits_are_those_of_all_numbers_with_which_formulas_hold() -> None:
+    """Each number of a box that satisfies random sums is within them; some of them are as narrow as the numbers are."""
+    rng = random.Random(4)
+    narrow = 0
+    for _ in range(150):
+        sums = []
+        for _ in range(rng.randint(1, 4)):
+            made = constant(rng.randint(-6, 6))
+            for atom in range(3):
+                made = made + variable(atom) * rng.choice((0, 0, 1, -1, 2, -3))
+            sums.append(rng.choice((AtMost, AtMost, Equal))(made))
+        formulas = [sums[0], Both(tuple(sums[1:]))] if len(sums) > 2 else sums
+        found = limits(formulas, lambda atom: (-3, 3))
+        solutions = [each for each in itertools.product(BOX, repeat=3) if all(holds(s, dict(enumerate(each))) for s in sums)]
+        for atom, (low, high) in found.items():
+            assert None not in (low, high)
+            assert all(low <= each[atom] <= high for each in solutions), (sums, atom, low, high)
+            narrow += bool(solutions) and (low, high) not in ((-3, 3),)
+    assert narrow > 50
 
 
 def test_lemmas_are_made_of_what_an_atom_is_multiplied_by() -> None:

@@ -108,7 +108,7 @@ class PointingKernel(TableWriter):
         self.extents |= {"tab": table, "lens": lengths, "o": f"{LANES} * {n}", "y": "k + 4096"}
         self.range = rng.choice([(0, 12), (0, 12), (0, 8), (-8, 8), (1, 12)])
         low, high = self.range
-        self.assume = [f"points(tab[:], {self.bytes})", "0 <= e <= 40", "k >= 0", "c == 4096", *self.assumptions()]
+        self.assume = [f"points(tab[:], {self.bytes})", "0 <= e <= 40", "k >= 0", "number(c)", "c == 4096", *self.assumptions()]
         if self.range != (0, 12):
             self.assume.append(f"{low} <= lens[:] <= {high}")
         rng.shuffle(self.assume)

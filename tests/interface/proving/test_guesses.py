@@ -1,0 +1,172 @@
+"""What a guess says of itself: extents that may be fitted to a fault, sizes that it fixes, and what it assumes of elements."""
+
+from __future__ import annotations
+
+import json
+
+import joinery as jn
+import numpy as np
+import pytest
+
+pytest.importorskip("z3")
+
+from joinery.lowering.prove.specify.remarks import doubts, fixed
+from joinery.lowering.prove.specify.specification import Specification
+
+_TILE = """tt.func public @k(%y: !tt.ptr<f32>, %n: i32) {
+  %block = arith.constant 128 : i32
+  %program = tt.get_program_id x : i32
+  %first = arith.muli %program, %block : i32
+  %lanes = tt.make_range {end = 128 : i32, start = 0 : i32} : tensor<128xi32>
+  %start = tt.splat %first : i32 -> tensor<128xi32>
+  %i = arith.addi %start, %lanes : tensor<128xi32>
+  %ns = tt.splat %n : i32 -> tensor<128xi32>
+  %inside = arith.cmpi MASK, %i, %ns : tensor<128xi32>
+  %ys = tt.splat %y : !tt.ptr<f32> -> tensor<128x!tt.ptr<f32>>
+  %at = tt.addptr %ys, %i : tensor<128x!tt.ptr<f32>>, tensor<128xi32>
+  %v = arith.constant dense<1.0> : tensor<128xf32>
+  tt.store %at, %v, %inside : tensor<128x!tt.ptr<f32>>
+  tt.return
+}"""
+
+_SCATTER = """tt.func public @k(%y: !tt.ptr<f32>, %idx: !tt.ptr<i32>, %n: i32, %cols: i32) {
+  %r = tt.get_program_id x : i32
+  %a = tt.addptr %idx, %r : !tt.ptr<i32>, i32
+  %to = tt.load %a : !tt.ptr<i32>
+  %row = arith.muli %to, %cols : i32
+  %lanes = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>
+  %cs = tt.splat %cols : i32 -> tensor<32xi32>
+  %ok = arith.cmpi slt, %lanes, %cs : tensor<32xi32>
+  %rows = tt.splat %row : i32 -> tensor<32xi32>
+  %i = arith.addi %rows, %lanes : tensor<32xi32>
+  %ys = tt.splat %y : !tt.ptr<f32> -> tensor<32x!tt.ptr<f32>>
+  %at = tt.addptr %ys, %i : tensor<32x!tt.ptr<f32>>, tensor<32xi32>
+  %rs = tt.splat %r : i32 -> tensor<32xi32>
+  %v = arith.sitofp %rs : tensor<32xi32> to tensor<32xf32>
+  tt.store %at, %v, %ok : tensor<32x!tt.ptr<f32>>
+  tt.return
+}"""
+_SHOWN = ("proven", "proven under")
+
+
+def test_an_extent_that_is_fitted_to_a_fault_is_marked_wherever_the_guess_is_shown() -> None:
+    """A mask of `<=` stays inside 128 elements for n = 127, so n + 1 is what is guessed."""
+    proof = jn.kernel.from_ttir(_TILE.replace("MASK", "sle")).prove.like(1, np.zeros(128, np.float32), 127)
+    assert dict(proof.specification.extents) == {"y": "n + 1"}
+    (doubt,) = proof.doubts
+    assert doubt.startswith("extent of y: n + 1: ")
+    assert "128 elements" in doubt
+    assert f"look at this guess: {doubt}" in str(proof)
+    assert json.loads(proof.as_json())["doubts"] == [doubt]
+    assert f"look at this guess: <code>{doubt.replace(chr(39), '&#x27;')}" in proof.as_html()
+
+
+def test_an_extent_that_is_a_size_has_no_mark() -> None:
+    made = jn.kernel.from_ttir(_TILE.replace("MASK", "slt"))
+    for elements in (1000, 1010):  # a buffer that is a little longer than what is used of it
+        proof = made.prove.like(8, np.zeros(elements, np.float32), 1000)
+        assert dict(proof.specification.extents) == {"y": "n"}
+        assert proof.doubts == ()
+        assert "look at" not in str(proof) + proof.as_html()
+
+
+def test_an_extent_of_whole_blocks_is_marked_where_a_mask_is_missing() -> None:
+    text = _TILE.replace("MASK", "slt").replace(", %inside :", " :")
+    proof = jn.kernel.from_ttir(text).prove.like(8, np.zeros(1024, np.float32), 1024)
+    (doubt,) = proof.doubts
+    assert "n had that value, too" in doubt
+
+
+@pytest.mark.parametrize(
+    ("extent", "is_natural"),
+    [
+        ("n", True), ("4 * n", True), ("n * m * k", True), ("(n - 1) * m + k", True), ("n**2", True), ("n + 1", False),
+        ("(n - 1) * m + 3", False), ("n * m + 64", False), ("128", False), ("128 * cdiv(n, 128)", False), ("n * grid_x", False),
+        ("max(n, 5)", False), ("n - 1", False), ("(n - 2) * m + k", False),
+    ],
+)  # fmt: skip
+def test_which_extents_are_natural(extent: str, is_natural: bool) -> None:
+    specification = Specification.of((), {"x": extent}, "n")
+    found = doubts(specification, {"x": 50}, {"n": 3, "m": 7, "k": 2})
+    assert (found == ()) == is_natural, found
+
+
+@pytest.mark.parametrize(
+    ("assume", "extents", "grid", "found"),
+    [
+        (["n == 10"], {"x": "n"}, "cdiv(n, 4)", ("n == 10", "3 programs along x", "x has 10 elements")),
+        (["10 <= n <= 10"], {"x": "m"}, "m", ("n == 10",)), (["n >= 1"], {"x": "n"}, 18, ("18 programs along x",)),
+        (["n == 2 * m and m == 4"], {"x": "k"}, ("k", 3), ("m == 4", "n == 8", "3 programs along y")),
+        (["n >= 1", "n <= 9"], {"x": "n"}, 1, ()), (["n == 2 or n == 3"], {"x": "n"}, "n", ()),
+        ([], {"x": 7}, "n", ("x has 7 elements",)),
+    ],
+)  # fmt: skip
+def test_which_sizes_a_specification_fixes(
+    assume: list[str], extents: dict[str, str], grid: str, found: tuple[str, ...]
+) -> None:
+    assert fixed(Specification.of(assume, extents, grid)) == found
+
+
+def test_no_heading_says_all_sizes_where_some_are_fixed() -> None:
+    made = jn.kernel.from_ttir(_TILE.replace("MASK", "slt"))
+    proof = made.prove(["n == 2304"], {"y": "n"}, 18)
+    head = str(proof).split("\n")[0]
+    assert head == "@k, not for all sizes: the specification fixes n == 2304, 18 programs along x, y has 2304 elements"
+    assert json.loads(proof.as_json())["fixed"] == list(proof.fixed)
+    page = proof.as_html()
+    assert "It fixes <code>n == 2304, 18 programs along x, y has 2304 elements</code>" in page
+    assert "all sizes" not in page
+    proof = made.prove(["n >= 1"], {"y": "n"}, "cdiv(n, 128)")
+    assert str(proof).startswith("@k\n")
+    assert "all sizes" in proof.as_html()
+    assert "It fixes" not in proof.as_html()
+
+
+def test_a_scatter_by_a_permutation_is_guessed_with_distinct_indices() -> None:
+    """It was refuted: a launch with equal indices, which the specification allowed, races."""
+    made = jn.kernel.from_ttir(_SCATTER)
+    n, cols = 13, 29
+    order = np.random.default_rng(1).permutation(n).astype(np.int32)
+    proof = made.prove.like(n, np.zeros(n * cols, np.float32), order, n, cols, properties=("bounds", "races"))
+    assert "distinct(idx[:])" in proof.specification.assume
+    assert proof.verdict("races") in _SHOWN, proof
+    assert [each for each in proof.doubts if each.startswith("assume: distinct(idx[:])")]
+    assert "distinct(idx[:])" in proof.trusted
+    order[3] = order[5]
+    proof = made.prove.like(n, np.zeros(n * cols, np.float32), order, n, cols, properties=("bounds", "races"))
+    assert "distinct(idx[:])" not in proof.specification.assume
+    assert proof.verdict("races") == "refuted", proof
+
+
+def test_nothing_is_assumed_of_distinct_elements_where_it_proves_nothing() -> None:
+    """A gather needs no order of its indices, and an array that is written none of its elements."""
+    text = _SCATTER.replace("tt.store %at, %v, %ok", "%w = tt.load %at, %ok").replace("%v = ", "%v_ = ")
+    order = np.arange(13, dtype=np.int32)
+    proof = jn.kernel.from_ttir(text).prove.like(13, np.zeros(13 * 29, np.float32), order, 13, 29)
+    assert not any("distinct" in each for each in proof.specification.assume)
+
+
+def test_a_guess_of_distinct_elements_is_kept_for_launches_that_have_them_alone(tmp_path: object) -> None:
+    made = jn.kernel.from_ttir(_SCATTER)
+    order = np.arange(13, dtype=np.int32)
+    for last, is_distinct in ((12, True), (0, False), (12, True)):
+        order[12] = last
+        order[0] = 12 - last
+        order[1] = 1 if is_distinct else 12  # the same least and largest element
+        proof = made.prove.like(
+            13, np.zeros(13 * 29, np.float32), order, 13, 29, properties=("bounds",), cache=str(tmp_path)
+        )
+        assert ("distinct(idx[:])" in proof.specification.assume) == is_distinct
+
+
+def test_a_stored_proof_of_a_guess_is_verified_with_what_was_said_of_the_guess() -> None:
+    made = jn.kernel.from_ttir(_TILE.replace("MASK", "sle"))
+    proof = made.prove.like(1, np.zeros(128, np.float32), 127, properties=("bounds",))
+    assert made.prove.verify(proof.as_json()).ok
+    for wrong in ("none", [3], None):
+        data = json.loads(proof.as_json()) | {"doubts": wrong}
+        with pytest.raises(jn.UserError, match="doubts is no list of texts"):
+            made.prove.verify(json.dumps(data))
+    data = json.loads(proof.as_json()) | {"fixed": ["n == 1"]}
+    with pytest.raises(jn.UserError, match="fixed"):
+        made.prove.verify(json.dumps(data))

@@ -1,0 +1,132 @@
+"""Specifications that are mistyped, or that no launch could satisfy, are refused with what was meant."""
+
+from __future__ import annotations
+
+import time
+
+import joinery as jn
+import pytest
+
+pytest.importorskip("z3")
+
+_PARAMETERS = "%x: !tt.ptr<i32>, %n_cols: i32, %n: i32, %lda: i32"
+
+
+def kernel(parameters: str = _PARAMETERS) -> jn.kernel.Kernel:
+    return jn.kernel.from_ttir(f"""tt.func public @k({parameters}) {{
+      %c1 = arith.constant 1 : i32
+      %p = tt.get_program_id x : i32
+      %a = tt.addptr %x, %p : !tt.ptr<i32>, i32
+      tt.store %a, %c1 : !tt.ptr<i32>
+      tt.return
+    }}""")
+
+
+@pytest.mark.parametrize(
+    ("assume", "extent", "grid", "near"),
+    [
+        (["nn >= 1"], "n", "n", "n"), (["n_col >= 1"], "n", "n", "n_cols"), (["n_clos >= 1"], "n", "n", "n_cols"),
+        (["ncols >= 1"], "n", "n", "n_cols"), (["N >= 1"], "n", "n", "n"), (["1 <= lad <= 3000"], "n", "n", "lda"),
+        (["1 <= ldd <= 3000"], "n", "n", "lda"), ([], "nn", "n", "n"), ([], "n", "cdiv(n_colss, 4)", "n_cols"),
+        (["n_columns == 10"], "n", "n", "n_cols"), (["sorted_n >= 1 and n >= 1"], "n", "n", "n"),
+        (["n == 3 or columns == 3"], "n", "n", "n_cols"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_no_number_is_refused_with_the_nearest_one(
+    assume: list[str], extent: str, grid: str, near: str
+) -> None:
+    """Each was taken for a new number, of which the assumption said something that had no part in the proof."""
+    with pytest.raises(jn.UserError, match=f"is no number of the kernel's.*fix: '{near}', or 'number"):
+        kernel().prove(assume, {"x": extent}, grid, ("bounds",))
+
+
+@pytest.mark.parametrize(
+    ("assume", "extent", "grid"),
+    [
+        ([], "rows", "rows"), (["rows >= 5"], "rows", "rows"), (["n == 4 * rows"], "n", "n"),
+        (["n == k * rows", "k >= 1"], "n", "n"), (["number(nn)", "nn >= 1"], "nn", "nn"), (["grid_x >= 3"], "grid_x", None),
+        (["number(m) and m >= 2 and n * m >= 1"], "n", "n"), (["m == 3", "n == 2 * m"], "n", "n"), (["m >= n"], "m", "n"),
+    ],
+)  # fmt: skip
+def test_new_names_are_numbers_that_launches_have_or_that_are_declared(
+    assume: list[str], extent: str, grid: str | None
+) -> None:
+    assert kernel().prove(assume, {"x": extent}, grid, ("bounds",)).ok
+
+
+def test_a_declaration_says_nothing_of_the_number() -> None:
+    """It is a number of any sign, and no part of an alternative that would make that true."""
+    assert not kernel().prove(["number(m)"], {"x": "n"}, "n + m", ("bounds",)).ok
+    assert not kernel().prove(["number(m)", "number(m) or m <= 0"], {"x": "n"}, "n + m", ("bounds",)).ok
+    with pytest.raises(jn.UserError, match="no number of the kernel's"):
+        kernel().prove(["number(m) or n >= 1", "m >= 1"], {"x": "n"}, "n", ("bounds",))
+
+
+def test_a_parameter_may_be_called_number() -> None:
+    made = kernel("%x: !tt.ptr<i32>, %number: i32")
+    assert made.prove(["number >= 1"], {"x": "number"}, "number", ("bounds",)).ok
+
+
+def test_a_name_of_the_grid_is_none_where_the_grid_is_given() -> None:
+    with pytest.raises(jn.UserError, match="'grid_x' is no number of the kernel's"):
+        kernel().prove(["grid_x >= 2"], {"x": "n"}, "n")
+
+
+@pytest.mark.parametrize("name", ["num_warps", "num_stages", "num_ctas"])
+def test_how_a_kernel_is_compiled_is_no_size(name: str) -> None:
+    for arguments in (([f"{name} <= 0"], {"x": "n"}, "n"), ([], {"x": name}, "n"), ([], {"x": "n"}, name)):
+        with pytest.raises(jn.UserError, match=f"{name} is how a kernel is compiled, which no proof depends on"):
+            kernel().prove(*arguments)
+    own = kernel(f"%x: !tt.ptr<i32>, %{name}: i32")  # a parameter of the kernel's is one
+    assert own.prove((), {"x": name}, name, ("bounds",)).ok
+
+
+def test_an_array_that_there_is_not_is_refused_with_the_nearest_one() -> None:
+    for arguments in (([], {"xx": "n"}, "n"), (["0 <= xx[:] < n"], {}, "n")):
+        with pytest.raises(jn.UserError, match="no array 'xx'; arrays: x; fix: 'x'"):
+            kernel().prove(*arguments)
+
+
+_TABLE = """tt.func public @k(%tab: !tt.ptr<i64>, %lens: !tt.ptr<i64>, %o: !tt.ptr<i64>, %n: i32) {
+  %p = tt.get_program_id x : i32
+  %ta = tt.addptr %tab, %p : !tt.ptr<i64>, i32
+  %t = tt.load %ta : !tt.ptr<i64>
+  %la = tt.addptr %lens, %p : !tt.ptr<i64>, i32
+  %l = tt.load %la : !tt.ptr<i64>
+  %c1 = arith.constant 1 : i64
+  %last = arith.subi %l, %c1 : i64
+  %q = tt.int_to_ptr %t : i64 -> !tt.ptr<i64>
+  %qa = tt.addptr %q, %last : !tt.ptr<i64>, i64
+  %some = arith.cmpi sge, %last, %c1 : i64
+  %v = tt.load %qa, %some : !tt.ptr<i64>
+  %oa = tt.addptr %o, %p : !tt.ptr<i64>, i32
+  tt.store %oa, %v : !tt.ptr<i64>
+  tt.return
+}"""
+
+
+@pytest.mark.parametrize(
+    ("assume", "message"),
+    [
+        (["points(tab[:], 4 * lens[:])", "lens[:] == 2**62"], "no array has so many bytes"),
+        (["points(tab[:], 8 * lens[:])", "lens[:] >= 2**61"], "no array has so many bytes"),
+        (["points(tab[:], 2**40 * lens[:])", "2**23 <= lens[:] < 2**62"], "no array has so many bytes"),
+        (["points(tab[:], 4 * lens[:])", "lens[:] == 2**64"], "no number of 64 bits"),
+        (["points(tab[:], 4 * lens[:])", "lens[:] >= 3 and lens[:] <= 2"], "no number of 64 bits"),
+    ],
+)
+def test_arrays_of_more_bytes_than_there_are_are_refused(assume: list[str], message: str) -> None:
+    """Everything of their elements was said to be never executed, and so proven."""
+    began = time.process_time()
+    with pytest.raises(jn.UserError, match=message):
+        jn.kernel.from_ttir(_TABLE).prove(assume, {"tab": "n", "lens": "n", "o": "n"}, "n")
+    assert time.process_time() - began < 10
+
+
+def test_arrays_that_may_have_as_many_bytes_as_there_are_are_not_refused() -> None:
+    """Some of these lengths are of arrays, and others of none; negative ones are of arrays without bytes."""
+    for bound, verdict in (("lens[:] <= 2**62", "unknown"), ("lens[:] == -1", "proven"), ("lens[:] == 2**59", "proven")):
+        proof = jn.kernel.from_ttir(_TABLE).prove(
+            ["points(tab[:], 8 * lens[:])", bound], {"tab": "n", "lens": "n", "o": "n"}, "n", ("bounds",)
+        )
+        assert proof.verdict("bounds") == verdict, proof
