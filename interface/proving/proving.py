@@ -19,7 +19,7 @@ from ...lowering.prove.proof import DEFAULT_PROPERTIES, ORDER, PROPERTIES, PROVE
 from ...lowering.prove.prover import Prover, written_arrays
 from ...lowering.prove.specify.expressions import evaluate
 from ...lowering.prove.specify.remarks import doubts
-from ...lowering.prove.specify.specification import GRID_NAMES, Specification
+from ...lowering.prove.specify.specification import Specification, grid_names
 from ...lowering.prove.stored import read_stored
 from ...lowering.prove.terms.solver import DEFAULT_LIMIT, load_z3
 from ...lowering.tt import types as t
@@ -322,13 +322,13 @@ def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any], w
                     distinct.add(name)
         elif t.is_integer(parameter.type) and t.bit_width(parameter.type) > 1:
             numbers[name] = int(parameter.scalar(argument))
-    return Launch(numbers, elements, contents, grid, frozenset(distinct))
+    return Launch(numbers, elements, contents, grid, frozenset(distinct), grid_names(parameter_names(function)))
 
 
 def _describes(specification: Specification, launch: Launch) -> bool:
     """Returns whether a guess describes the launch that it was made from, so that the proof is about that launch, too."""
     parsed = specification.parsed()
-    names = dict(zip(GRID_NAMES, launch.grid, strict=True)) | dict(launch.numbers)
+    names = dict(zip(launch.axes, launch.grid, strict=True)) | dict(launch.numbers)
     holds = parsed.holds(names) and tuple(evaluate(axis, names) for axis in parsed.grid) == launch.grid
     holds &= all(evaluate(extent, names) <= launch.elements[name] for name, extent in parsed.extents.items())
     for name, (low, high) in parsed.ranges_of_contents(names).items():

@@ -49,6 +49,7 @@ class Launch:
         contents: by array of integers, its least and largest element.
         grid: the numbers of programs.
         distinct: arrays of integers of which no two elements are equal.
+        axes: names for the numbers of programs, none of them a parameter's.
     """
 
     numbers: Mapping[str, int]
@@ -56,6 +57,7 @@ class Launch:
     contents: Mapping[str, tuple[int, int]]
     grid: tuple[int, int, int]
     distinct: frozenset[str] = frozenset()
+    axes: tuple[str, str, str] = GRID_NAMES
 
 
 class _RunOfSmallNumbers(Run):
@@ -88,12 +90,14 @@ class _Guess:
         """Returns what the number of programs along an axis may be, the likeliest first."""
         first = self.hints.grids(axis, value)
         if not first and value > 1:
-            first = [*[name for name, number in self.numbers.items() if number == value][:1], GRID_NAMES[axis]]
-        return list(dict.fromkeys([*first, *candidates.grids(value, self.numbers, self.blocks, GRID_NAMES[axis])]))
+            first = [*[name for name, number in self.numbers.items() if number == value][:1], self.launch.axes[axis]]
+        found = dict.fromkeys([*first, *candidates.grids(value, self.numbers, self.blocks, self.launch.axes[axis])])
+        meant_twice = self.numbers.keys() & set(GRID_NAMES)  # in a grid, these are refused
+        return [text for text in found if not meant_twice & set(names_in(parse_size(text, "the grid")))]
 
     def _make_hints(self) -> Hints:
         """Returns what the kernel's masks and addresses say, for a grid of any size."""
-        world = self._world(candidates.signs(self.numbers), {}, GRID_NAMES)
+        world = self._world(candidates.signs(self.numbers), {}, self.launch.axes)
         terms = [world.access_terms(access) for accesses in self._by_array(world).values() for access in accesses]
         return Hints(world, terms, self.numbers)
 
@@ -110,7 +114,7 @@ class _Guess:
             grid = [axis[rank] for axis, rank in zip(self.axes, ranks, strict=True)]
             names = dict(self.numbers)
             for axis, text in enumerate(grid):
-                if text == GRID_NAMES[axis]:
+                if text == self.launch.axes[axis]:
                     names[text] = self.launch.grid[axis]
             self.budget.left = given = min(_FOR_A_GRID, left)
             found, proven, all_, relations = self._with_grid((grid[0], grid[1], grid[2]), names, [*signs, *fixed])

@@ -171,8 +171,16 @@ class Proof:
 
     @property
     def ok(self) -> bool:
-        """Whether every property of every access is proven for all sizes that the specification allows, without a condition."""
-        return all(each.verdict in (PROVEN, NEVER) for each in self.accesses)
+        """Whether every property of every access is proven for all sizes that the specification allows, without a condition.
+
+        It is not where no access is ever executed: nothing is said of a launch that does anything.
+        """
+        return not self.is_empty and all(each.verdict in (PROVEN, NEVER) for each in self.accesses)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are accesses, and no launch that the specification allows executes any."""
+        return bool(self.accesses) and all(each.verdict == NEVER for each in self.accesses)
 
     @property
     def refuted(self) -> tuple[AccessVerdict, ...]:
@@ -197,6 +205,8 @@ class Proof:
         yield f"@{self.kernel}{', not for all sizes: the specification fixes ' + ', '.join(fixed) if fixed else ''}"
         yield from [f"  {line}" for line in str(self.specification).split("\n")]
         yield from [f"  look at this guess: {each}" for each in self.doubts]
+        if self.is_empty:
+            yield "  no launch that this allows executes an access: nothing is said of any that does; fix: weaker assumptions"
         yield f"  as a call: prove({self.specification.call})"
         for prop in self.properties:
             own = [each for each in self.accesses if each.prop == prop]

@@ -57,7 +57,7 @@ class Specification:
                 raise UserError(f"prove: extent of {name}: {size!r}: expected a size such as 'n * m', or a number")
         axes: Sequence[Any]
         if grid is None:
-            axes = [_free_name(axis, taken) for axis in GRID_NAMES]
+            axes = grid_names(taken)
         elif isinstance(grid, str | int):
             axes = (grid,)
         else:
@@ -98,8 +98,13 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def grid_names(taken: Collection[str]) -> tuple[str, str, str]:
+    """Returns names for the numbers of programs along the axes that are no parameters'."""
+    x, y, z = [_free_name(name, taken) for name in GRID_NAMES]
+    return x, y, z
+
+
 def _free_name(name: str, taken: Collection[str]) -> str:
-    """Returns a name for the number of programs along an axis that is no parameter's."""
     while name in taken:
         name += "_"
     return name
@@ -270,4 +275,4 @@ class ParsedSpecification:
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
-__all__ = ["GRID_NAMES", "Number", "ParsedSpecification", "Specification"]
+__all__ = ["GRID_NAMES", "Number", "ParsedSpecification", "Specification", "grid_names"]

@@ -170,3 +170,19 @@ def test_a_stored_proof_of_a_guess_is_verified_with_what_was_said_of_the_guess()
     data = json.loads(proof.as_json()) | {"fixed": ["n == 1"]}
     with pytest.raises(jn.UserError, match="fixed"):
         made.prove.verify(json.dumps(data))
+
+
+@pytest.mark.parametrize("name", ["grid_x", "grid_y", "grid_x_"])
+def test_a_parameter_may_have_the_name_of_a_number_of_programs(name: str) -> None:
+    kernel = jn.kernel.from_ttir(f"""tt.func public @k(%x: !tt.ptr<i32>, %{name}: i32) {{
+  %p = tt.get_program_id x : i32
+  %f = arith.muli %p, %{name} : i32
+  %a = tt.addptr %x, %f : !tt.ptr<i32>, i32
+  tt.store %a, %p : !tt.ptr<i32>
+  tt.return
+}}
+""")
+    for grid, size, number in ((2, 18, 9), (3, 15, 5), (3, 9, 3)):
+        proof = kernel.prove.like(grid, np.zeros(size, np.int32), number)
+        assert proof.verdict("bounds") != "refuted"
+        assert proof.specification == kernel.prove.specification(grid, np.zeros(size, np.int32), number)

@@ -130,3 +130,25 @@ def test_arrays_that_may_have_as_many_bytes_as_there_are_are_not_refused() -> No
             ["points(tab[:], 8 * lens[:])", bound], {"tab": "n", "lens": "n", "o": "n"}, "n", ("bounds",)
         )
         assert proof.verdict("bounds") == verdict, proof
+
+
+def test_launches_that_do_nothing_are_no_proof() -> None:
+    """A grid without programs executes no access; one access that is executed is enough."""
+    kernel = jn.kernel.from_ttir("""tt.func public @k(%x: !tt.ptr<i32>, %n: i32) {
+  %p = tt.get_program_id x : i32
+  %in = arith.cmpi slt, %p, %n : i32
+  %a = tt.addptr %x, %p : !tt.ptr<i32>, i32
+  tt.store %a, %p, %in : !tt.ptr<i32>
+  tt.return
+}
+""")
+    for assume, grid in ((["n >= 0"], "0"), (["n >= 0"], "n - n"), (["n <= 0"], "grid_x")):
+        proof = kernel.prove(assume, {"x": "max(n, 0)"}, grid, ("bounds",))
+        assert {each.verdict for each in proof.accesses} == {"never executed"}
+        assert proof.is_empty
+        assert not proof.ok
+        assert "no launch that this allows executes an access" in str(proof)
+    proof = kernel.prove(["n >= 0"], {"x": "n"}, "grid_x", ("bounds",))
+    assert proof.ok
+    assert not proof.is_empty
+    assert "executes an access" not in str(proof)

@@ -248,8 +248,8 @@ def test_rows_of_a_matrix_times_a_vector_are_read_whole(body, m, k, rows, steps)
 @pytest.mark.parametrize(
     ("factors", "channels", "blocks"),
     [
-        (49, 192, ((0, 4), (1, 256))), (49, 64, ((0, 16), (1, 64))), (9, 192, ((0, 4), (1, 256))), (49, 960, ((0, 4), (1, 256))),
-        (9, 960, ((0, 1), (1, 1024))), (3, 960, ((0, 1), (1, 1024))),
+        (49, 192, ((0, 4), (1, 256))), (49, 64, ((0, 16), (1, 64))), (49, 960, ((0, 4), (1, 256))),
+        (9, 192, ((0, 4), (1, 256))), (9, 960, ((0, 1), (1, 1024))), (3, 960, ((0, 1), (1, 1024))),
     ],
 )  # fmt: skip
 def test_factors_of_all_positions_stay_in_a_cache(body, factors, channels, blocks):
