@@ -35,9 +35,9 @@ from .skinny import FewColumns, SingleRow
 from .stored_quads import stored_quads
 from .unsigned_bytes import unsigned_of
 
-NEAR_COLUMNS, FEW_COLUMNS = 64, 8
-"""Elements from a row of the right operand to the next up to which rows are near, and columns up to which the product of a
-matrix that lies along its rows is the transposed one."""
+NEAR_COLUMNS, FEW_COLUMNS, STEPS_A_COLUMN = 64, 8, 8
+"""Elements from a row of the right operand to the next up to which rows are near; columns up to which the product of a matrix
+that lies along its rows is the transposed one, or one is formed along k; and steps for each of these from which on it is."""
 
 
 class Dots:
@@ -133,9 +133,15 @@ class Dots:
         live = self._limit(columns, (whole, 1))
         if not is_constant(live) or is_integer(live, 0) or _missing(left, right, whole).anything():
             return False
-        turned = [Bound(1 - bound.dim, bound.limit) for bound in wanted.right]
-        found = self.operands.operand(view(b, (columns, depth), (1, 0)), elem, True, tf32, turned)
         m, k = self._limit(rows, (whole, 0)), self._limit(depth, (left, 1), (right, 0))
+        across = view(b, (columns, depth), (1, 0))
+        if is_constant(k) and not self._is_few(columns, integer(k), elem):
+            return False
+        in_place = None if tf32 else self.operands.direct(across, target.memory)
+        if 2 * columns > n and (in_place is None or not is_integer(in_place.column, 1)):
+            return False  # panels are as fast where the right operand would have to be transposed
+        turned = [Bound(1 - bound.dim, bound.limit) for bound in wanted.right]
+        found = self.operands.operand(across, elem, True, tf32, turned)
         ldc = ev.s.constant(target.strides[0])
         function = FewColumns(target.memory, n, integer(live), ev.target.registers, left.gathered)
         arguments = [left.pointer, left.row, found.pointer, found.row, target.pointer, ldc, m, k, TRUE if accumulate else FALSE]
@@ -143,11 +149,14 @@ class Dots:
         return True
 
     def _is_few(self, columns: int, depth: int, elem: str) -> bool:
-        """Returns whether a product with so many columns is formed along k: few enough, for so many steps."""
+        """Returns whether a product with so many columns is formed along k: few enough, for so many steps.
+
+        All sums of a tile are added up at its end, as many for 2 rows of 8 columns as for 8 rows of 2.
+        """
         if elem not in ("f32", "f64"):
             return False
         n = self.ev.target.vector_bytes // memory_size_of(register_element(elem))
-        return 1 < columns <= min(8, n) and depth >= 2 * n
+        return 1 < columns <= min(FEW_COLUMNS, n) and depth >= max(2 * n, STEPS_A_COLUMN * columns)
 
     def is_read_across(self, a: Node, b: Node, c: Node) -> bool:
         """Whether the matrix of a product with a vector lies in memory as the transposed product reads it: along its rows for a

@@ -27,11 +27,13 @@ from ..loops.coordinates import Bound, memory_size_of
 from ..nodes import Node, Stored
 from ..scalars import ZERO
 from .operands import Operand, Wanted
-from .product_loops import added_per_iteration, define_integer, varies
+from .product_loops import define_integer, varies
 from .unsigned_bytes import flipped_operand
 
 SIDE_BY_SIDE = 64
 """The most elements of a row of floats that is put together: with longer ones nothing is gained."""
+SHORT_SIDE_BY_SIDE = 256
+"""The most where those of an iteration fill a register at most: to begin so many products takes long."""
 
 
 def lower_repeated_product(k: KernelContext, op: Any) -> bool:
@@ -49,21 +51,24 @@ def lower_repeated_product(k: KernelContext, op: Any) -> bool:
     if not only or dot.operands[2] is not accumulator or terminator(body).operands[0] is not dot.results[0]:
         return False
     times = len(range(low, high, step))
-    distances = [_distance(operand, body, step) for operand in dot.operands[:2]]
+    offsets = [_offsets(operand, body, range(low, high, step)) for operand in dot.operands[:2]]
     elements = {element_name(operand.type) for operand in dot.operands[:2]} | {element_name(dot.results[0].type)}
-    if times < 2 or None in distances or elements not in ({"i8", "i32"}, {"f32"}, {"f64"}):
+    if times < 2 or None in offsets or elements not in ({"i8", "i32"}, {"f32"}, {"f64"}):
         return False
     if any(not _is_plain(inner) for inner in body.ops if inner not in (dot, body.last_op)):
         return False
-    return _emit(k, op, low, (times, *distances))  # type: ignore[arg-type]
+    left, right = offsets
+    assert left is not None
+    assert right is not None
+    return _emit(k, op, low, left, right)
 
 
 def _is_plain(op: Operation) -> bool:
     return not op.regions and (is_pure(type(op)) or (op.name == "tt.load" and not attributes(op).get("isVolatile")))
 
 
-def _distance(operand: Any, body: Any, step: int) -> int | None:
-    """Returns the elements from an iteration's block to the next one's, if it is loaded, and with the same mask.
+def _offsets(operand: Any, body: Any, counter: range) -> tuple[int, ...] | None:
+    """Returns the elements from the first iteration's block to each one's, if it is loaded, and with the same mask.
 
     Indices must be i64, which do not wrap.
     """
@@ -77,12 +82,40 @@ def _distance(operand: Any, body: Any, step: int) -> int | None:
     base, offset = pointers.operands
     if element_name(offset.type) != "i64" or element_name(body.args[0].type) != "i64":
         return None
-    if added_per_iteration(base, body, step, {}) != 0 or any(varies(other, body) for other in load.operands[1:]):
+    if varies(base, body) or any(varies(other, body) for other in load.operands[1:]):
         return None
-    return added_per_iteration(offset, body, step, {})
+    found = [_added(offset, body, counter.start, at) for at in counter]
+    return None if None in found else tuple(found)  # type: ignore[arg-type]
 
 
-def _emit(k: KernelContext, op: Any, low: int, repetition: tuple[int, int, int]) -> bool:
+def _added(value: Any, body: Any, first: int, at: int) -> int | None:
+    """Returns how much an integer, or each element of a block, gains from the loop's first iteration to the one at `at`.
+
+    None where that is not known.
+    """
+    producer = getattr(value, "op", None)
+    if producer is None or producer.parent is not body:
+        return at - first if value is body.args[0] else None if value in list(body.args) else 0
+    match producer.name:
+        case "tt.splat" | "tt.broadcast" | "tt.expand_dims" | "arith.extsi":
+            return _added(producer.operands[0], body, first, at)
+        case "arith.addi" | "arith.subi":
+            left, right = (_added(operand, body, first, at) for operand in producer.operands)
+            if left is None or right is None:
+                return None
+            return left + right if producer.name == "arith.addi" else left - right
+        case "arith.muli":
+            moved, factor = _added(producer.operands[0], body, first, at), constant_of(producer.operands[1])
+            return None if moved is None or factor is None else moved * factor
+        case "arith.divsi" | "arith.remsi" if producer.operands[0] is body.args[0] and first >= 0:
+            by = constant_of(producer.operands[1])
+            if by is None or by < 1:
+                return None
+            return at // by - first // by if producer.name == "arith.divsi" else at % by - first % by
+    return None if varies(value, body) else 0
+
+
+def _emit(k: KernelContext, op: Any, low: int, left: tuple[int, ...], right: tuple[int, ...]) -> bool:
     body = op.regions[0].blocks[0]
     dot = next(inner for inner in body.ops if inner.name == "tt.dot")
     start, replaced, s = (len(k.f.lines), k.f.block), dict(k.ev.replacement), k.ev.s
@@ -93,10 +126,13 @@ def _emit(k: KernelContext, op: Any, low: int, repetition: tuple[int, int, int])
                 k.operation(inner)
         a, b = (k.node(operand) for operand in dot.operands[:2])
         c, wanted = k.node(op.operands[3]), k.limits(dot.results[0])
-        if a.elem == "i8":
+        if a.elem != "i8":
+            result = _side_by_side(k, dot, (a, b, c), left, right, wanted)
+        elif _is_even(left) and _is_even(right):
+            repetition = (len(left), left[1], right[1])
             result = k.dots.repeated(a, b, c, tuple([s.constant(number) for number in repetition]), wanted)
         else:
-            result = _side_by_side(k, dot, (a, b, c), repetition, wanted)
+            result = None
     if result is None:
         k.ev.replacement = replaced
         del k.f.lines[start[0] :]
@@ -106,34 +142,44 @@ def _emit(k: KernelContext, op: Any, low: int, repetition: tuple[int, int, int])
     return True
 
 
+def _is_even(offsets: tuple[int, ...]) -> bool:
+    """Returns whether each is as far from the one before."""
+    return all(offset == number * offsets[1] for number, offset in enumerate(offsets))
+
+
 def _side_by_side(
-    k: KernelContext, dot: Operation, operands: tuple[Node, Node, Node], repetition: tuple[int, int, int],
-    wanted: Sequence[Bound],
+    k: KernelContext, dot: Operation, operands: tuple[Node, Node, Node], left_offsets: tuple[int, ...],
+    right_offsets: tuple[int, ...], wanted: Sequence[Bound],
 ) -> Stored | None:  # fmt: skip
     """Emits the sum of c and some products of floats, a[i] · b[i], as one product; None where rows cannot be copied, or are
     more to copy than sums would be to move.
 
     The sums are the same: chains along k, iteration after iteration.
     """
-    (a, b, c), (times, distance, below) = operands, repetition
+    (a, b, c), times, below = operands, len(left_offsets), right_offsets[1]
     facts, element = attributes(dot), memory_element(a.elem)
+    if not _is_even(right_offsets):
+        return None
     if ORDERED in facts or str(facts.get("inputPrecision", "ieee")) == "tf32" or len(a.shape) != 2 or min(c.shape) == 1:
         return None
     left, right = k.dots.operands.rows_in_place(a, element), k.dots.operands.rows_in_place(b, element)
     if left is None or right is None or right.gathered or left.limits(1) != right.limits(0):
         return None
     steps = _steps(k, left, a.shape[1])
-    if steps is None or times * steps > SIDE_BY_SIDE or not is_integer(right.row, below // steps) or below % steps:
+    if steps is None or not is_integer(right.row, below // steps) or below % steps:
         return None
     if right.limits(1) or not left.limits(0) <= {bound.limit.operand() for bound in wanted if bound.dim == 0}:
         return None
     lanes = k.ev.target.vector_bytes // memory_size_of(element)
-    if (times - 1) * -(-c.shape[1] // lanes) <= times * -(-steps // lanes):
+    if times * steps > (SIDE_BY_SIDE if steps > lanes else SHORT_SIDE_BY_SIDE):
+        return None
+    moved, copied = -(-c.shape[1] // lanes), -(-steps // lanes)
+    if (times - 1) * (4 * moved + 1) <= times * 4 * copied:  # to begin a product counts as a quarter of a vector
         return None
     depth, width = times * steps, -(-times * steps // lanes) * lanes
     memory = k.ev.scratch((a.shape[0], width), a.elem, width)
     rows, _ = k.ev.extent(a.shape[0], wanted, 0)
-    copy = Beside(element, lanes, steps, times, distance, width, left.gathered)
+    copy = Beside(element, lanes, steps, left_offsets, width, left.gathered)
     k.f.call(k.f.module.provide(copy), "void", [left.pointer, left.row, rows, memory.pointer])
     whole = Stored((a.shape[0], depth), a.elem, memory.pointer, (width, 1), element)
     under = Stored((depth, b.shape[1]), b.elem, right.pointer, (integer(right.row), 1), element)
@@ -155,22 +201,21 @@ def _steps(k: KernelContext, left: Operand, depth: int) -> int | None:
 class Beside:
     """The function that copies short rows of several blocks side by side.
 
-    Implements `SharedFunction`. Row i of block t begins at `a + row[i] + t · distance`, or `a + i · row + t · distance` where
-    rows are not `gathered`, and has `steps` elements; row i of the copy has those of all `times` blocks, and `width` of room.
+    Implements `SharedFunction`. Row i of block t begins at `a + row[i] + offsets[t]`, or `a + i · row + offsets[t]` where rows
+    are not `gathered`, and has `steps` elements; row i of the copy has those of all blocks, and `width` of room.
     What is written beyond that is overwritten by the next row, or lies in the vector of room after the last one.
     """
 
     element: str
     lanes: int
     steps: int
-    times: int
-    distance: int
+    offsets: tuple[int, ...]
     width: int
     gathered: bool
 
     @property
     def name(self) -> str:
-        numbers = (self.steps, self.times, self.distance, self.width)
+        numbers = (self.steps, *self.offsets, self.width)
         return f"jn_beside_{self.element}_{self.lanes}_{'_'.join(map(str, numbers))}{'_gathered' * self.gathered}"
 
     @property
@@ -185,12 +230,12 @@ class Beside:
         last = self.steps % self.lanes or self.lanes
         mask = f.icmp("slt", f.iota(self.lanes, "i32"), f.splat(const(last, "i32"), self.lanes))
         with f.loop(ZERO, rows, i64(1)) as each:
-            offset = f.load("i64", f.gep(row, each.index, "i64"), 8) if self.gathered else f.mul(each.index, row)
-            first = f.gep(a, offset, self.element)
+            begin = f.load("i64", f.gep(row, each.index, "i64"), 8) if self.gathered else f.mul(each.index, row)
+            first = f.gep(a, begin, self.element)
             target = f.gep(copy, f.mul(each.index, i64(self.width)), self.element)
-            for number in range(self.times):
+            for number, offset in enumerate(self.offsets):
                 for at in range(0, self.steps, self.lanes):
-                    source = f.gep(first, number * self.distance + at, self.element)
+                    source = f.gep(first, offset + at, self.element)
                     if at + self.lanes <= self.steps:
                         found = f.load(type_, source, size)
                     else:

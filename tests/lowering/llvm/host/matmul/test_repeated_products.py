@@ -8,6 +8,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.lowering.llvm.compile import host_target
 
 
 def _codes(shape: tuple[int, ...], seed: int = 0) -> Any:
@@ -122,3 +123,24 @@ def test_infinities_in_images_of_few_channels(at: tuple[int, ...], number: float
     found, expected = model(x), _plain(x, w, [(1, 1), (1, 1)], 2)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     assert 0 < np.isfinite(found).sum() < found.size
+
+
+@pytest.mark.parametrize(
+    ("groups", "each", "taps", "stride"), [(3, 16, (3, 3), 1), (2, 8, (3, 5), 2), (4, 5, (5, 2), 1), (2, 16, (4, 4), 2)]
+)
+def test_windows_of_groups_lie_side_by_side(groups: int, each: int, taps: tuple[int, int], stride: int) -> None:
+    """Taps of a group are runs of a few channels, whose distances are not all equal: at the end of a row of taps is a step."""
+    rng = np.random.default_rng(each)
+    x = rng.integers(-3, 4, (2, 9, 11, groups * each)).astype(np.float32)
+    w = rng.integers(-3, 4, (*taps, each, groups * 16)).astype(np.float32)
+    graph = jn.Graph("g", [jn.TensorType("float32", x.shape, "x"), jn.TensorType("float32", w.shape, "w")])
+    graph.output(jn.conv(*graph.inputs, stride, groups=groups))
+    model = jn.compile(graph, "cpu", cache=False)
+    windows = np.lib.stride_tricks.sliding_window_view(x, taps, (1, 2))[:, ::stride, ::stride]
+    parts = [
+        np.einsum("nhwcij,ijcf->nhwf", windows[..., g * each : (g + 1) * each, :, :], w[..., g * 16 : (g + 1) * 16])
+        for g in range(groups)
+    ]
+    np.testing.assert_array_equal(model(x, w), np.concatenate(parts, -1))
+    if each == 16 and host_target().has("avx512f"):
+        assert any("@jn_beside_" in kernel.llvm_ir for kernel in model.kernels)
