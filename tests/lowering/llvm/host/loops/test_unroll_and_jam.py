@@ -57,7 +57,7 @@ def test_depthwise_convolutions(in_full: bool) -> None:
         for channels, (sizes, strides, dilation, padding), size in itertools.product(CHANNELS, WINDOWS, SIZES)
         if min(counts((2, *size), sizes, strides, dilation, padding)) > 0
     ]
-    for number, (channels, (sizes, strides, dilation, padding), size) in enumerate(share(cases, 1, 9, in_full)):
+    for number, (channels, (sizes, strides, dilation, padding), size) in enumerate(share(cases, 1, 24, in_full)):
         rng = np.random.default_rng(number)
         dtype = ("float32", "float32", "float64", "float16")[number % 4]
         x, w = (rng.integers(-3, 4, shape).astype(dtype) for shape in ((2, *size, channels), (*sizes, 1, channels)))
