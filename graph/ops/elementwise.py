@@ -268,8 +268,8 @@ PARTS = (
     _row("mul_bounded", 2, "x * y, where no product is NaN or infinite, and none larger than 2 ** exponent: a pass has found "
          "that out.", JOIN_FLOAT, _emit(float="arith.mulf"), traits="internal", attrs=("exponent",),
          demand=demands.bounded),
-    _row("multiply_add", 3, "x * y + z, rounded once. Convolutions of single channels are sums of these.", JOIN_FLOAT,
-         _emit(float="math.fma"), ulp=1, traits="internal"),
+    _row("multiply_add", 3, "x * y + z, rounded once, as in products of matrices. Convolutions of single channels are made of "
+         "it.", JOIN_FLOAT, _emit(float="math.fma"), ulp=1, traits="internal"),
     _row("sum_of_four", 5, "The first k products of a · w0 + b · w1 + c · w2 + d · w3, summed in int32: w0 … w3 are the bytes "
          "of the last operand, signed, from the lowest. Convolutions of single channels are sums of these.", JOIN,
          _emit(int="@sum_of_four"), traits="internal", attrs=("k",), demand=demands.four, cost=8),

@@ -4,10 +4,9 @@ symbols.
 There are two passes. The first copies the graph, replacing every composite by its expansion (`OpDef.expand`),
 every long reduction to few values by two shorter ones, products with few results and long sums, running sums of long
 rows and sums at few positions by those of parts, products of int8 that were made int32 first by products of int8,
-whose sums are int32 anyway, arctangents of ratios by their shorter form, and sums of products with taps by sums that
-are rounded once. The second gives equal symbols one node (hash-consing by op, operands, attributes and dtype), so that
-expansions share what they have in common, and drops what no output needs. Inputs, weights, checks, output names and
-the user's lines are kept.
+whose sums are int32 anyway, and arctangents of ratios by their shorter form. The second gives equal symbols one node
+(hash-consing by op, operands, attributes and dtype), so that expansions share what they have in common, and drops what
+no output needs. Inputs, weights, checks, output names and the user's lines are kept.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from .parts.long_scatters import is_long_scatter, scatter_in_parts
 from .products.narrow_products import is_narrow_product, sum_of_products
 from .ratios import is_arctangent_of_ratio
 from .sorted_lines import is_sorted_in_memory, is_sorted_whole, sorted_in_memory, sorted_whole
-from .taps import is_sum_of_taps
 from .transformed_lines import is_transform_of_lines, transformed_whole
 from .whole_lines import NO_LINES, WholeLines
 
@@ -63,8 +61,6 @@ def expand(graph: Graph, lines: WholeLines = NO_LINES) -> Graph:
 def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
     is_composite = symbol.op.kind == "composite" and not is_wide(symbol)
     if is_composite or _is_long_reduction(symbol) or _is_widened_product(symbol) or is_arctangent_of_ratio(symbol):
-        return True
-    if is_sum_of_taps(symbol):
         return True
     return lines.columns and (is_narrow_product(symbol) or _has_parts(symbol))
 
@@ -112,9 +108,6 @@ def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], lines: WholeLines) -> tu
                 result = target.apply("matmul", tuple(map(_narrowed, operands)), symbol.attrs)
             elif is_arctangent_of_ratio(symbol):
                 result = target.apply("atan_ratio", (operands[0],), {})
-            elif is_sum_of_taps(symbol):
-                total, product = operands
-                result = target.apply("multiply_add", (*product.inputs, total), {})
             else:
                 result = target.adopt(symbol, operands)
         if result.dtype is not symbol.dtype or result.shape != symbol.shape:

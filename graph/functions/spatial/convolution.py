@@ -69,8 +69,12 @@ def _depthwise(taken: Symbol, kernel: Symbol) -> Symbol:
         part, factor = value[(..., *position)], factors[position]
         if filters != channels:
             part, factor = part.reshape((*part.shape, 1)), factor.reshape((channels, filters // channels))
-        term = apply("mul", part, factor)
-        total = term if total is None else apply("add", total, term)
+        if total is None:
+            total = apply("mul", part, factor)
+        elif wide.is_float:  # with one rounding, as products of matrices are summed
+            total = apply("multiply_add", part, factor, total)
+        else:
+            total = apply("add", total, apply("mul", part, factor))
     assert total is not None
     result = total if filters == channels else total.reshape((*total.shape[:-2], filters))
     return result.cast(dtype) if dtype.is_float else result

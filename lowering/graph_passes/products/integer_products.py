@@ -140,7 +140,7 @@ def with_integer_products(
         product: Product | Taps | None = None
         if symbol.op.name == "matmul":
             product = _product(symbol)
-        elif symbol.op.name == "add" and symbol.id not in inner:
+        elif symbol.op.name in ("add", "multiply_add") and symbol.id not in inner:
             terms = _terms(symbol)
             product = _taps(symbol, terms)
             if product is not None:
@@ -174,17 +174,27 @@ def _product(symbol: Symbol) -> Product | None:
 def _terms(symbol: Symbol) -> list[tuple[Symbol, Symbol]]:
     """Return the operands of the products that a symbol is the sum of, one added after the other; none of any other symbol."""
     found: list[tuple[Symbol, Symbol]] = []
-    while symbol.op.name == "add" and symbol.inputs[1].op.name == "mul" and len(found) < MAX_TAPS:
-        found.append(symbol.inputs[1].inputs)  # type: ignore[arg-type]
-        symbol = symbol.inputs[0]
+    while len(found) < MAX_TAPS:
+        if symbol.op.name == "multiply_add":
+            found.append(symbol.inputs[:2])  # type: ignore[arg-type]
+        elif symbol.op.name == "add" and symbol.inputs[1].op.name == "mul":
+            found.append(symbol.inputs[1].inputs)  # type: ignore[arg-type]
+        else:
+            break
+        symbol = _sum_before(symbol)
     return [*found, symbol.inputs] if found and symbol.op.name == "mul" else []  # type: ignore[list-item]
+
+
+def _sum_before(symbol: Symbol) -> Symbol:
+    """Return the sum that a sum of one product more begins with."""
+    return symbol.inputs[2] if symbol.op.name == "multiply_add" else symbol.inputs[0]
 
 
 def _sums_below(symbol: Symbol, count: int) -> list[int]:
     """Return the ids of the sums of `count` products, the last one and those before it."""
     found = [symbol.id]
     for _ in range(count - 2):
-        symbol = symbol.inputs[0]
+        symbol = _sum_before(symbol)
         found.append(symbol.id)
     return found
 

@@ -97,6 +97,12 @@ def popcount(body: Body, call: Call, x: str) -> str:
     return body.cast(value, uint64, call.result)
 
 
+@writes("multiply_add")
+def multiply_add(body: Body, call: Call, x: str, y: str, total: str) -> str:
+    """Round twice, where the op rounds once."""
+    return body.op("Add", call.result, body.op("Mul", call.result, x, y), total)
+
+
 @writes("negate")
 def negate(body: Body, call: Call, x: str) -> str:
     if call.result.kind == "uint":
@@ -264,6 +270,5 @@ never("ONNX has no operators on complex numbers", "compute with their parts outs
 never(
     "it is a part of a composite, made by lowering", "export the graph as it was built",
     "exp_shifted", "exp_shifted_unchecked", "one_unless_below", "where_below", "x_phi", "x_sigmoid", "x_sigmoid_quick",
-    "x_sigmoid_tanh", "div_approximate", "atan_ratio", "mul_bounded", "multiply_add",
-    "sum_of_four",
+    "x_sigmoid_tanh", "div_approximate", "atan_ratio", "mul_bounded", "sum_of_four",
 )  # fmt: skip

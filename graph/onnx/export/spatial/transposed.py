@@ -83,7 +83,7 @@ def _class(leaf: Symbol, rank: int, found: Mapping[int, Windowed]) -> _Class | N
     made = found.get(leaf.id) if len(residues) == rank else None
     if made is None or made.op != "Conv" or made.kernel is None or len(made.kernel.shape) != rank + 2:
         return None
-    while leaf.op.name in ("matmul", "mul", "add", "permute", "reshape", "slice", "cast"):
+    while leaf.op.name in ("matmul", "mul", "add", "multiply_add", "permute", "reshape", "slice", "cast"):
         leaf = leaf.inputs[0]
     return _Class(residues, leaf, made.kernel, made.attributes["group"]) if leaf.op.name == "windows" else None
 

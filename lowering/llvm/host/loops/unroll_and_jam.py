@@ -25,6 +25,8 @@ MIN_SHARED = 4
 MAX_INSTRUCTIONS = 1024
 """The most instructions of an iteration over several rows."""
 ROWS = 4
+_WASTEFUL = (5, 9)
+"""How many rows are taken two at a time: of four at a time, three would be computed again."""
 _MAX_CONDITION = 8
 """The most instructions of a condition that is tested ahead. Divisions, which may trap beyond the last row, are more."""
 
@@ -88,7 +90,7 @@ def _registers(ev: Evaluator, order: Sequence[Node], row: int, rows: int) -> int
 
 @dataclass(frozen=True, slots=True)
 class JammedRows:
-    """A nest of which an iteration takes `rows` rows. order: what is evaluated for all of them, one after the other."""
+    """A nest of which an iteration takes up to `rows` rows. order: what is evaluated for all of them, one after the other."""
 
     ev: Evaluator
     shape: tuple[int, ...]
@@ -109,14 +111,17 @@ class JammedRows:
         loop = ev.open_loop(implied)
         masks = _row_conditions(ev, self.order, self.row, self.inner, implied)
         outside = masks.test(ev, self.shape, tuple(around), self.row)
-        with f.loop(0, count, self.rows) as state, ev.scope():
-            if is_constant(count) and count.number % self.rows == 0:
-                positions = [Coordinate(state.index, r, 1, loop) for r in range(self.rows)]
+        together = self.rows
+        if together == ROWS and is_constant(count) and count.number in _WASTEFUL:
+            together = 2
+        with f.loop(0, count, together) as state, ev.scope():
+            if is_constant(count) and count.number % together == 0:
+                positions = [Coordinate(state.index, r, 1, loop) for r in range(together)]
             else:  # the last row is computed several times
                 last = s.sub(count, s.constant(1))
-                positions = [Coordinate(s.min(s.add(state.index, s.constant(r)), last), 0, 1, loop) for r in range(self.rows)]
+                positions = [Coordinate(s.min(s.add(state.index, s.constant(r)), last), 0, 1, loop) for r in range(together)]
             rows = [self._at(around, position) for position in positions]
-            within = masks.test(ev, self.shape, self._at(around, Coordinate(state.index, 0, self.rows, loop)), self.row)
+            within = masks.test(ev, self.shape, self._at(around, Coordinate(state.index, 0, together, loop)), self.row)
             holds = ev.all_of([each for each in (outside, within) if each is not None])
             if holds is None:
                 self._visit(rows, bounds, effect, once)

@@ -131,7 +131,7 @@ class Dots:
         whole, nowhere = self._whole(target, wanted.result), V("null", "ptr")
         right = Operand(nowhere, ZERO, ZERO, self.operands.limits(b))
         live = self._limit(columns, (whole, 1))
-        if not is_constant(live) or is_integer(live, 0) or _missing(left, right, whole).anything():
+        if not is_constant(live) or integer(live) < 2 or _missing(left, right, whole).anything():
             return False
         m, k = self._limit(rows, (whole, 0)), self._limit(depth, (left, 1), (right, 0))
         across = view(b, (columns, depth), (1, 0))

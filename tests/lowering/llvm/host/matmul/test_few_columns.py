@@ -138,3 +138,21 @@ def test_every_width_of_registers(name: str) -> None:
                 expected = start.copy()
                 expected[:rows, :columns] = x[order][:, :depth] @ w.T + 5 * accumulate
                 np.testing.assert_array_equal(result, expected)
+
+
+def test_one_column_of_a_few_is_read() -> None:
+    text = """
+__global__ void f(float *z, float *x, float *y) {
+  int i[16] = 0 ... 16, j[COLUMNS] = 0 ... COLUMNS, k[64] = 0 ... 64;
+  float a[16, 64] = *(x + i[:, newaxis] * 64 + k[newaxis, :]);
+  float b[64, COLUMNS] = *(y + k[:, newaxis] * COLUMNS + j[newaxis, :]);
+  float c[16, COLUMNS] = a @ b;
+  *?(j[newaxis, :] < LIVE)(z + i[:, newaxis] * COLUMNS + j[newaxis, :]) = c;
+}
+"""
+    for columns, live in ((2, 1), (4, 1), (4, 3), (8, 1)):
+        kernel = jn.kernel.from_triton_c(text, {"COLUMNS": columns, "LIVE": live})
+        x, y, z = numbers(16, 64), numbers(64, columns), np.full((16, columns), 9, np.float32)
+        kernel.launch((1,), z, x, y)
+        np.testing.assert_array_equal(z[:, :live], (x @ y)[:, :live])
+        assert (z[:, live:] == 9).all()
