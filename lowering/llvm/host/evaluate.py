@@ -114,7 +114,8 @@ class Evaluator:
         value = self._at(node, coordinates, mask)
         self.f.location = here
         self._alive.append(node)
-        self._values[-1][key] = value
+        if len(key) > 1 or not isinstance(node, Stored):  # a block of one element may be written before it is read again
+            self._values[-1][key] = value
         return value
 
     def _at(self, node: Node, coordinates: Coordinates, mask: V | None) -> V:

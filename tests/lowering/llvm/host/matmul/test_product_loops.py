@@ -201,3 +201,30 @@ def test_rows_modulo_the_height(agree, height: int) -> None:
     turns = -(-height // BK)
     found = agree(kernel(wraps="rows"), 1, a, b, c, height, height, N, turns, np.zeros(1, np.int32))
     assert np.array_equal(found[2], a[np.arange(M) % height] @ b[:height])
+
+
+@pytest.mark.parametrize("dtype", ["float", "double", "int"])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (1, 2), (2, 1)])
+def test_two_products_are_added_to_one_block(dtype: str, rows: int, columns: int) -> None:
+    """Of one element, too: what it was before the first product is not what the second one is added to."""
+    text = f"""
+__global__ void f({dtype} *z, {dtype} *x, {dtype} *y, int k) {{
+  int i[{rows}] = 0 ... {rows}, j[{columns}] = 0 ... {columns};
+  {dtype} c[{rows}, {columns}] = 1;
+  for (int t = 0; t < k; t += 16) {{
+    int q[16] = t + 0 ... 16;
+    {dtype} a[{rows}, 16] = *(x + i[:, newaxis] * k + q[newaxis, :]);
+    {dtype} b[16, {columns}] = *(y + q[:, newaxis] * {columns} + j[newaxis, :]);
+    c += a @ b;
+    c += a @ b;
+  }}
+  *(z + i[:, newaxis] * {columns} + j[newaxis, :]) = c;
+}}
+"""
+    kind = {"float": np.float32, "double": np.float64, "int": np.int32}[dtype]
+    kernel = jn.kernel.from_triton_c(text)
+    for k in (16, 48):
+        x, y = np.arange(rows * k).reshape(rows, k).astype(kind) % 5, np.arange(k * columns).reshape(k, columns).astype(kind) % 7
+        z = np.zeros((rows, columns), kind)
+        kernel.launch((1,), z, x, y, k)
+        np.testing.assert_array_equal(z, 1 + 2 * (x @ y))
