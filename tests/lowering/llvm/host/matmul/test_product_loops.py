@@ -224,7 +224,8 @@ __global__ void f({dtype} *z, {dtype} *x, {dtype} *y, int k) {{
     kind = {"float": np.float32, "double": np.float64, "int": np.int32}[dtype]
     kernel = jn.kernel.from_triton_c(text)
     for k in (16, 48):
-        x, y = np.arange(rows * k).reshape(rows, k).astype(kind) % 5, np.arange(k * columns).reshape(k, columns).astype(kind) % 7
+        x = np.arange(rows * k).reshape(rows, k).astype(kind) % 5
+        y = np.arange(k * columns).reshape(k, columns).astype(kind) % 7
         z = np.zeros((rows, columns), kind)
         kernel.launch((1,), z, x, y, k)
         np.testing.assert_array_equal(z, 1 + 2 * (x @ y))
