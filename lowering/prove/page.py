@@ -60,13 +60,13 @@ def page_of(
     """Returns the page.
 
     Args:
-        remarks: what the specification fixes, and what of it is to be looked at, as it was guessed.
+        remarks: what the specification fixes, and what is to be looked at.
         example: sizes that the specification allows.
         made: how the proof was found.
     """
     fixed, doubts = remarks
     about = f"It fixes <code>{escape(', '.join(fixed))}</code>: nothing is proven of other values." if fixed else ""
-    guessed = "".join([f"<p class=unknown>look at this guess: <code>{escape(each)}</code>" for each in doubts])
+    guessed = "".join([f"<p class=unknown>{escape(each)}" for each in doubts])
     title = f"{escape(kernel)}: " + ", ".join([f"{escape(each.title)} {each.verdict}" for each in sections])
     listed = "".join([f"<li>{escape(each)}" for each in trusted])
     return (

@@ -14,6 +14,7 @@ from .specify.remarks import fixed
 from .specify.specification import Specification
 
 TERMINATION = "termination of loops"
+_EMPTY = "no launch that this allows executes an access: nothing is said of any that does; fix: weaker assumptions"
 INITIALISED = "initialised"
 ORDER = "order"
 DEFAULT_PROPERTIES = ("bounds", "races", "overflow")
@@ -21,6 +22,8 @@ PROPERTIES = (*DEFAULT_PROPERTIES, INITIALISED, ORDER, TERMINATION)
 """The properties there are."""
 PROVEN, UNDER, REFUTED, UNKNOWN, NEVER = "proven", "proven under", "refuted", "unknown", "never executed"
 VERDICTS = (PROVEN, UNDER, REFUTED, UNKNOWN, NEVER)
+_OF_NUMBERS = frozenset(("overflow", TERMINATION))
+"""Properties of numbers that are computed, whether or not an access is executed."""
 TRUSTED = (
     "arrays of different parameters do not overlap, and each has at least as many elements as its extent says",
     "arrays begin at a multiple of their element's size, and of what the text promises of their address",
@@ -179,8 +182,12 @@ class Proof:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are accesses, and no launch that the specification allows executes any."""
-        return bool(self.accesses) and all(each.verdict == NEVER for each in self.accesses)
+        """Whether there are accesses, and no launch that the specification allows executes any.
+
+        "overflow" and "termination of loops" say of no access whether it is executed: they do not count here.
+        """
+        said = [each.verdict for each in self.accesses if each.prop not in _OF_NUMBERS]
+        return bool(said) and all(each == NEVER for each in said)
 
     @property
     def refuted(self) -> tuple[AccessVerdict, ...]:
@@ -206,7 +213,7 @@ class Proof:
         yield from [f"  {line}" for line in str(self.specification).split("\n")]
         yield from [f"  look at this guess: {each}" for each in self.doubts]
         if self.is_empty:
-            yield "  no launch that this allows executes an access: nothing is said of any that does; fix: weaker assumptions"
+            yield f"  {_EMPTY}"
         yield f"  as a call: prove({self.specification.call})"
         for prop in self.properties:
             own = [each for each in self.accesses if each.prop == prop]
@@ -239,7 +246,8 @@ class Proof:
         made += f"joinery {self.joinery}, {self.solver}: {self.questions} questions of at most {self.limit} steps, "
         made += f"{self.steps} steps; "
         made += f"digest of the text {self.digest}"
-        return page_of(self.kernel, sections, self.specification, (self.fixed, self.doubts), example, self.trusted, made)
+        remarks = (self.fixed, [f"look at this guess: {each}" for each in self.doubts] + [_EMPTY] * self.is_empty)
+        return page_of(self.kernel, sections, self.specification, remarks, example, self.trusted, made)
 
     def as_json(self) -> str:
         """Returns the proof as a JSON text."""
@@ -250,7 +258,7 @@ class Proof:
             "accesses": [each.as_data() for each in self.accesses], "questions": self.questions, "steps": self.steps,
             "digest": self.digest, "limit": self.limit, "solver": self.solver,
             "joinery": self.joinery, "recorded": self.recorded,
-            "fixed": list(self.fixed), "doubts": list(self.doubts),
+            "fixed": list(self.fixed), "doubts": list(self.doubts), "empty": self.is_empty,
         }  # fmt: skip
         return json.dumps(data, indent=1, ensure_ascii=False)
 

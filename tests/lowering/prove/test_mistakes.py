@@ -148,7 +148,16 @@ def test_launches_that_do_nothing_are_no_proof() -> None:
         assert proof.is_empty
         assert not proof.ok
         assert "no launch that this allows executes an access" in str(proof)
+        assert "executes an access" in proof.as_html()
+        every = kernel.prove(assume, {"x": "max(n, 0)"}, grid)
+        assert every.is_empty
+        assert not every.ok
+        assert '"empty": true' in every.as_json()
     proof = kernel.prove(["n >= 0"], {"x": "n"}, "grid_x", ("bounds",))
     assert proof.ok
     assert not proof.is_empty
     assert "executes an access" not in str(proof)
+
+
+def test_a_constant_of_the_source_is_declared() -> None:
+    assert kernel().prove(["number(BLOCK)", "BLOCK == 128", "n >= BLOCK"], {"x": "n"}, "n", ("bounds",)).ok
