@@ -20,3 +20,10 @@ class Fenced:
         assert libc.mprotect(fence, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
         self.address = start + pages * mmap.PAGESIZE - array.nbytes
         ctypes.memmove(self.address, array.ctypes.data, array.nbytes)
+
+
+def fenced(array: np.ndarray) -> tuple[np.ndarray, Fenced]:
+    """Returns a copy of an array that ends where memory does, and what keeps its memory."""
+    fence = Fenced(np.ascontiguousarray(array))
+    pointer = ctypes.cast(fence.address, ctypes.POINTER(ctypes.c_byte))
+    return np.ctypeslib.as_array(pointer, (array.nbytes,)).view(array.dtype).reshape(array.shape), fence

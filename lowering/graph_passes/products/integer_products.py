@@ -176,13 +176,17 @@ def _terms(symbol: Symbol) -> list[tuple[Symbol, Symbol]]:
     found: list[tuple[Symbol, Symbol]] = []
     while len(found) < MAX_TAPS:
         if symbol.op.name == "multiply_add":
-            found.append(symbol.inputs[:2])  # type: ignore[arg-type]
+            left, right, _ = symbol.inputs
         elif symbol.op.name == "add" and symbol.inputs[1].op.name == "mul":
-            found.append(symbol.inputs[1].inputs)  # type: ignore[arg-type]
+            left, right = symbol.inputs[1].inputs
         else:
             break
+        found.append((left, right))
         symbol = _sum_before(symbol)
-    return [*found, symbol.inputs] if found and symbol.op.name == "mul" else []  # type: ignore[list-item]
+    if not found or symbol.op.name != "mul":
+        return []
+    left, right = symbol.inputs
+    return [*found, (left, right)]
 
 
 def _sum_before(symbol: Symbol) -> Symbol:

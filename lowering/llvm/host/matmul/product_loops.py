@@ -221,10 +221,13 @@ def _per_iteration(value: Any, loop: ProductLoop, body: Any) -> int | None:
     return added_per_iteration(value, body, constant_of(loop.op.operands[2]), loop.scalars)
 
 
-def added_per_iteration(value: Any, body: Any, step: int | None, scalars: Mapping[int, int]) -> int | None:
+def added_per_iteration(
+    value: Any, body: Any, step: int | None, scalars: Mapping[int, int], start: int | None = None
+) -> int | None:
     """Returns what an iteration adds to an integer, or to every element of a block of them; None when it is not known.
 
-    step: what it adds to the loop's counter. scalars: as in `ProductLoop`.
+    step: what it adds to the loop's counter. scalars: as in `ProductLoop`. start: what the counter is before, where it is known:
+    its quotients and remainders are then, too.
     """
     producer = getattr(value, "op", None)
     if producer is None:
@@ -237,15 +240,23 @@ def added_per_iteration(value: Any, body: Any, step: int | None, scalars: Mappin
         return 0
     match producer.name:
         case "tt.splat" | "tt.broadcast" | "tt.expand_dims" | "arith.extsi":
-            return added_per_iteration(producer.operands[0], body, step, scalars)
+            return added_per_iteration(producer.operands[0], body, step, scalars, start)
         case "arith.addi" | "arith.subi":
-            left, right = (added_per_iteration(operand, body, step, scalars) for operand in producer.operands)
+            left, right = (added_per_iteration(operand, body, step, scalars, start) for operand in producer.operands)
             if left is None or right is None:
                 return None
             return left + right if producer.name == "arith.addi" else left - right
         case "arith.muli":
-            moved, factor = added_per_iteration(producer.operands[0], body, step, scalars), constant_of(producer.operands[1])
+            moved = added_per_iteration(producer.operands[0], body, step, scalars, start)
+            factor = constant_of(producer.operands[1])
             return None if moved is None or factor is None else moved * factor
+        case "arith.divsi" | "arith.remsi" if producer.operands[0] is body.args[0] and start is not None and step is not None:
+            by = constant_of(producer.operands[1])
+            if by is None or by < 1 or min(start, start + step) < 0:
+                return None
+            quotients, remainders = zip(divmod(start, by), divmod(start + step, by), strict=True)
+            before, after = quotients if producer.name == "arith.divsi" else remainders
+            return after - before
     return None if varies(value, body) else 0
 
 

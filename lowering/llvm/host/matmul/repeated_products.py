@@ -27,7 +27,7 @@ from ..loops.coordinates import Bound, memory_size_of
 from ..nodes import Node, Stored
 from ..scalars import ZERO
 from .operands import Operand, Wanted
-from .product_loops import define_integer, varies
+from .product_loops import added_per_iteration, define_integer, varies
 from .unsigned_bytes import flipped_operand
 
 SIDE_BY_SIDE = 64
@@ -51,26 +51,24 @@ def lower_repeated_product(k: KernelContext, op: Any) -> bool:
     if not only or dot.operands[2] is not accumulator or terminator(body).operands[0] is not dot.results[0]:
         return False
     times = len(range(low, high, step))
-    offsets = [_offsets(operand, body, range(low, high, step)) for operand in dot.operands[:2]]
+    left, right = (_offsets(operand, body, range(low, high, step)) for operand in dot.operands[:2])
     elements = {element_name(operand.type) for operand in dot.operands[:2]} | {element_name(dot.results[0].type)}
-    if times < 2 or None in offsets or elements not in ({"i8", "i32"}, {"f32"}, {"f64"}):
+    if times < 2 or left is None or right is None or elements not in ({"i8", "i32"}, {"f32"}, {"f64"}):
         return False
     if any(not _is_plain(inner) for inner in body.ops if inner not in (dot, body.last_op)):
         return False
-    left, right = offsets
-    assert left is not None
-    assert right is not None
-    return _emit(k, op, low, left, right)
+    return _emit(k, op, low, (times, left, right))
 
 
 def _is_plain(op: Operation) -> bool:
     return not op.regions and (is_pure(type(op)) or (op.name == "tt.load" and not attributes(op).get("isVolatile")))
 
 
-def _offsets(operand: Any, body: Any, counter: range) -> tuple[int, ...] | None:
-    """Returns the elements from the first iteration's block to each one's, if it is loaded, and with the same mask.
+def _offsets(operand: Any, body: Any, counter: range) -> int | tuple[int, ...] | None:
+    """Returns the elements from an iteration's block to the next one's, if it is loaded, and with the same mask.
 
-    Indices must be i64, which do not wrap.
+    Where these differ, and iterations are few, it returns the elements from the first block to each. Indices must be i64, which
+    do not wrap.
     """
     operand, mask = flipped_operand(operand)
     load = getattr(operand, "op", None)
@@ -84,38 +82,24 @@ def _offsets(operand: Any, body: Any, counter: range) -> tuple[int, ...] | None:
         return None
     if varies(base, body) or any(varies(other, body) for other in load.operands[1:]):
         return None
-    found = [_added(offset, body, counter.start, at) for at in counter]
-    return None if None in found else tuple(found)  # type: ignore[arg-type]
+    even = added_per_iteration(offset, body, counter.step, {})
+    if even is not None or not 2 <= len(counter) <= SHORT_SIDE_BY_SIDE:
+        return even
+    found: list[int] = []
+    for at in counter:
+        added = added_per_iteration(offset, body, at - counter.start, {}, counter.start)
+        if added is None:
+            return None
+        found.append(added)
+    is_even = all(each == number * found[1] for number, each in enumerate(found))
+    return found[1] if is_even else tuple(found)
 
 
-def _added(value: Any, body: Any, first: int, at: int) -> int | None:
-    """Returns how much an integer, or each element of a block, gains from the loop's first iteration to the one at `at`.
-
-    None where that is not known.
-    """
-    producer = getattr(value, "op", None)
-    if producer is None or producer.parent is not body:
-        return at - first if value is body.args[0] else None if value in list(body.args) else 0
-    match producer.name:
-        case "tt.splat" | "tt.broadcast" | "tt.expand_dims" | "arith.extsi":
-            return _added(producer.operands[0], body, first, at)
-        case "arith.addi" | "arith.subi":
-            left, right = (_added(operand, body, first, at) for operand in producer.operands)
-            if left is None or right is None:
-                return None
-            return left + right if producer.name == "arith.addi" else left - right
-        case "arith.muli":
-            moved, factor = _added(producer.operands[0], body, first, at), constant_of(producer.operands[1])
-            return None if moved is None or factor is None else moved * factor
-        case "arith.divsi" | "arith.remsi" if producer.operands[0] is body.args[0] and first >= 0:
-            by = constant_of(producer.operands[1])
-            if by is None or by < 1:
-                return None
-            return at // by - first // by if producer.name == "arith.divsi" else at % by - first % by
-    return None if varies(value, body) else 0
+_Repetition = tuple[int, int | tuple[int, ...], int | tuple[int, ...]]
+"""How many products there are, and the offsets of their left and right operands, as `_offsets` returns them."""
 
 
-def _emit(k: KernelContext, op: Any, low: int, left: tuple[int, ...], right: tuple[int, ...]) -> bool:
+def _emit(k: KernelContext, op: Any, low: int, repetition: _Repetition) -> bool:
     body = op.regions[0].blocks[0]
     dot = next(inner for inner in body.ops if inner.name == "tt.dot")
     start, replaced, s = (len(k.f.lines), k.f.block), dict(k.ev.replacement), k.ev.s
@@ -127,10 +111,9 @@ def _emit(k: KernelContext, op: Any, low: int, left: tuple[int, ...], right: tup
         a, b = (k.node(operand) for operand in dot.operands[:2])
         c, wanted = k.node(op.operands[3]), k.limits(dot.results[0])
         if a.elem != "i8":
-            result = _side_by_side(k, dot, (a, b, c), left, right, wanted)
-        elif _is_even(left) and _is_even(right):
-            repetition = (len(left), left[1], right[1])
-            result = k.dots.repeated(a, b, c, tuple([s.constant(number) for number in repetition]), wanted)
+            result = _side_by_side(k, dot, (a, b, c), repetition, wanted)
+        elif all(isinstance(number, int) for number in repetition):
+            result = k.dots.repeated(a, b, c, tuple([s.constant(number) for number in repetition]), wanted)  # type: ignore[arg-type]
         else:
             result = None
     if result is None:
@@ -142,23 +125,17 @@ def _emit(k: KernelContext, op: Any, low: int, left: tuple[int, ...], right: tup
     return True
 
 
-def _is_even(offsets: tuple[int, ...]) -> bool:
-    """Returns whether each is as far from the one before."""
-    return all(offset == number * offsets[1] for number, offset in enumerate(offsets))
-
-
 def _side_by_side(
-    k: KernelContext, dot: Operation, operands: tuple[Node, Node, Node], left_offsets: tuple[int, ...],
-    right_offsets: tuple[int, ...], wanted: Sequence[Bound],
+    k: KernelContext, dot: Operation, operands: tuple[Node, Node, Node], repetition: _Repetition, wanted: Sequence[Bound],
 ) -> Stored | None:  # fmt: skip
     """Emits the sum of c and some products of floats, a[i] · b[i], as one product; None where rows cannot be copied, or are
     more to copy than sums would be to move.
 
-    The sums are the same: chains along k, iteration after iteration.
+    The sums are the same, chains along k, iteration after iteration, but where columns are few (`skinny.py`).
     """
-    (a, b, c), times, below = operands, len(left_offsets), right_offsets[1]
+    (a, b, c), (times, offsets, below) = operands, repetition
     facts, element = attributes(dot), memory_element(a.elem)
-    if not _is_even(right_offsets):
+    if not isinstance(below, int):
         return None
     if ORDERED in facts or str(facts.get("inputPrecision", "ieee")) == "tf32" or len(a.shape) != 2 or min(c.shape) == 1:
         return None
@@ -179,7 +156,9 @@ def _side_by_side(
     depth, width = times * steps, -(-times * steps // lanes) * lanes
     memory = k.ev.scratch((a.shape[0], width), a.elem, width)
     rows, _ = k.ev.extent(a.shape[0], wanted, 0)
-    copy = Beside(element, lanes, steps, left_offsets, width, left.gathered)
+    if isinstance(offsets, int):
+        offsets = tuple([number * offsets for number in range(times)])
+    copy = Beside(element, lanes, steps, offsets, width, left.gathered)
     k.f.call(k.f.module.provide(copy), "void", [left.pointer, left.row, rows, memory.pointer])
     whole = Stored((a.shape[0], depth), a.elem, memory.pointer, (width, 1), element)
     under = Stored((depth, b.shape[1]), b.elem, right.pointer, (integer(right.row), 1), element)

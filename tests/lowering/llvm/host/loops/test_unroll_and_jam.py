@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 
 import joinery as jn
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 from joinery.promotion.arrays import Array
 
-from .....support.fenced_arrays import Fenced
+from .....support.fenced_arrays import fenced
 from .....support.tiers import both_tiers, share
 
 CHANNELS = (1, 3, 16, 17, 32, 40, 96, 130)
@@ -21,13 +20,6 @@ WINDOWS = (
 )  # fmt: skip
 """Sizes, strides, dilation, padding."""
 SIZES = ((1, 1), (3, 5), (7, 4), (9, 13), (12, 21))
-
-
-def fenced(x: Array) -> tuple[Array, Fenced]:
-    """Returns a copy that ends where memory does, and what keeps it."""
-    fence = Fenced(np.ascontiguousarray(x))
-    pointer = ctypes.cast(fence.address, ctypes.POINTER(ctypes.c_byte))
-    return np.ctypeslib.as_array(pointer, (x.nbytes,)).view(x.dtype).reshape(x.shape), fence
 
 
 Pairs = tuple[tuple[int, int], tuple[int, int]]

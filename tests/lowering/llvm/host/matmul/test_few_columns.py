@@ -16,7 +16,7 @@ from joinery.lowering.target import HostTarget
 from joinery.promotion.arrays import Array
 from joinery.runtime.native.linking import link
 
-from .....support.fenced_arrays import Fenced
+from .....support.fenced_arrays import Fenced, fenced
 from .....support.tiers import both_tiers, share
 
 AVX2 = frozenset(("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "popcnt", "sse4.1", "sse4.2"))
@@ -27,13 +27,6 @@ TARGETS = {
 }  # fmt: skip
 ROWS, COLUMNS, DEPTHS = (1, 2, 3, 7, 8, 9, 300), (2, 3, 4, 5, 7, 8), (16, 31, 32, 33, 64, 109, 513, 1100)
 CASES = list(itertools.product(ROWS, COLUMNS, DEPTHS, ("plain", "turned", "both"), ("float32", "float64")))
-
-
-def fenced(x: Array) -> tuple[Array, Fenced]:
-    """Returns a copy that ends where memory does, and what keeps it."""
-    fence = Fenced(np.ascontiguousarray(x))
-    pointer = ctypes.cast(fence.address, ctypes.POINTER(ctypes.c_byte))
-    return np.ctypeslib.as_array(pointer, (x.nbytes,)).view(x.dtype).reshape(x.shape), fence
 
 
 def numbers(*shape: int, dtype: str = "float32") -> Array:

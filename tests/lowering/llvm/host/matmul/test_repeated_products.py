@@ -144,3 +144,41 @@ def test_windows_of_groups_lie_side_by_side(groups: int, each: int, taps: tuple[
     np.testing.assert_array_equal(model(x, w), np.concatenate(parts, -1))
     if each == 16 and host_target().has("avx512f"):
         assert any("@jn_beside_" in kernel.llvm_ir for kernel in model.kernels)
+
+
+def test_very_long_loops_are_not_gone_through() -> None:
+    """What one iteration reads is found out without a look at each of 2 ** 40, whose offsets are no progression."""
+    text = """
+tt.func public @k(%x: !tt.ptr<f32>, %z: !tt.ptr<f32>) {
+  %c0 = arith.constant 0 : i64
+  %c1 = arith.constant 1 : i64
+  %c3 = arith.constant 3 : i64
+  %many = arith.constant 1099511627776 : i64
+  %zero = arith.constant dense<0.0> : tensor<16x16xf32>
+  %r = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+  %e = arith.extsi %r : tensor<16xi32> to tensor<16xi64>
+  %s16 = arith.constant dense<16> : tensor<16xi64>
+  %m = arith.muli %e, %s16 : tensor<16xi64>
+  %rows = tt.expand_dims %m {axis = 1 : i32} : tensor<16xi64> -> tensor<16x1xi64>
+  %cols = tt.expand_dims %e {axis = 0 : i32} : tensor<16xi64> -> tensor<1x16xi64>
+  %rb = tt.broadcast %rows : tensor<16x1xi64> -> tensor<16x16xi64>
+  %cb = tt.broadcast %cols : tensor<1x16xi64> -> tensor<16x16xi64>
+  %o = arith.addi %rb, %cb : tensor<16x16xi64>
+  %xs = tt.splat %x : !tt.ptr<f32> -> tensor<16x16x!tt.ptr<f32>>
+  %zs = tt.splat %z : !tt.ptr<f32> -> tensor<16x16x!tt.ptr<f32>>
+  %zp = tt.addptr %zs, %o : tensor<16x16x!tt.ptr<f32>>, tensor<16x16xi64>
+  %sum = scf.for %i = %c0 to %many step %c1 iter_args(%acc = %zero) -> (tensor<16x16xf32>) : i64 {
+    %q = arith.remsi %i, %c3 : i64
+    %qs = tt.splat %q : i64 -> tensor<16x16xi64>
+    %at = arith.addi %o, %qs : tensor<16x16xi64>
+    %p = tt.addptr %xs, %at : tensor<16x16x!tt.ptr<f32>>, tensor<16x16xi64>
+    %a = tt.load %p : tensor<16x16x!tt.ptr<f32>>
+    %b = tt.load %p : tensor<16x16x!tt.ptr<f32>>
+    %next = tt.dot %a, %b, %acc : tensor<16x16xf32> * tensor<16x16xf32> -> tensor<16x16xf32>
+    scf.yield %next : tensor<16x16xf32>
+  }
+  tt.store %zp, %sum : tensor<16x16x!tt.ptr<f32>>
+  tt.return
+}
+"""
+    assert "define" in jn.kernel.from_ttir(text).llvm_ir()
