@@ -64,16 +64,16 @@ def page_of(
         example: sizes that the specification allows.
         made: how the proof was found.
     """
-    fixed, doubts = remarks
+    fixed, notes = remarks
     about = f"It fixes <code>{escape(', '.join(fixed))}</code>: nothing is proven of other values." if fixed else ""
-    guessed = "".join([f"<p class=unknown>{escape(each)}" for each in doubts])
+    noted = "".join([f"<p class=unknown>{escape(each)}" for each in notes])
     title = f"{escape(kernel)}: " + ", ".join([f"{escape(each.title)} {each.verdict}" for each in sections])
     listed = "".join([f"<li>{escape(each)}" for each in trusted])
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f'<meta http-equiv=Content-Security-Policy content="{_POLICY}"><title>{title}</title><style>{_STYLE}</style>'
         f"<h1><code>@{escape(kernel)}</code></h1><p class=dim>Proofs for every launch that the specification describes. {about}"
-        f"<h2 id=specification>Specification</h2><pre>{escape(str(specification))}</pre>{guessed}"
+        f"<h2 id=specification>Specification</h2><pre>{escape(str(specification))}</pre>{noted}"
         f"<p class=dim>as a call: <code>prove({escape(specification.call)})</code>"
         f"<p class=dim>sizes that it allows: <code>{escape(example) or 'none were found'}</code>"
         f"{''.join([_section(each, bool(fixed)) for each in sections])}"

@@ -226,7 +226,7 @@ def added_per_iteration(
 ) -> int | None:
     """Returns what an iteration adds to an integer, or to every element of a block of them; None when it is not known.
 
-    step: what it adds to the loop's counter. scalars: as in `ProductLoop`. start: what the counter is before, where it is known:
+    step: what it adds to the loop's counter. scalars: as in `ProductLoop`. start: what the counter is before, if it is known:
     its quotients and remainders are then, too.
     """
     producer = getattr(value, "op", None)
