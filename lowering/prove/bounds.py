@@ -196,8 +196,9 @@ class Bounds:
         return all(expressions.holds(each, example) for each in conditions)
 
     def climb(
-        self, array: int | None, holds: Callable[[Level], bool], live: Sequence[Live], least: Level = ALWAYS, small: bool = False
-    ) -> Found:
+        self, array: int | None, holds: Callable[[Level], bool], live: Sequence[Live], least: Level = ALWAYS,
+        small: bool = False,
+    ) -> Found:  # fmt: skip
         """Returns that a claim holds, under the weakest conditions; unknown if there are none.
 
         Conditions are those of a verdict only if a launch is found in which they leave something to be said: of `live`, all

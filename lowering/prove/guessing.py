@@ -21,7 +21,7 @@ from .specify import candidates
 from .specify.expressions import Assumption, names_in, parse_assumption, parse_size
 from .specify.specification import GRID_NAMES, Specification
 from .terms.atoms import Terms
-from .terms.formulas import Formula, at_most, polynomials_of
+from .terms.formulas import Formula, at_most, equal, negated, polynomials_of
 from .terms.polynomials import TooLarge
 from .terms.solver import Budget
 from .world import ALWAYS, AccessTerms, World
@@ -35,6 +35,8 @@ _MAX_PARTNERS = 12
 _LIMIT = 300_000
 _TOTAL = 40_000_000
 _FOR_A_GRID = 12_000_000
+_OF_AN_EQUATION = 10
+"""What an equation counts, and an axis of the grid with one number of programs, where other assumptions count 1."""
 _PATIENCE = 2
 """Grids in a row that bring nothing better, after which no more are tried."""
 
@@ -75,12 +77,12 @@ class _Guess:
     def __init__(self, prepared: PreparedFunction, launch: Launch) -> None:
         self.prepared = prepared
         self.launch = launch
-        self.blocks = _blocks(prepared)
+        self.blocks = own_numbers(prepared)
         self.budget = Budget(_LIMIT, _FOR_A_GRID)
         self.texts: list[str] = []
         self.numbers = _used(prepared, launch.numbers)
         self.hints = self._make_hints()
-        used = {op.properties["axis"].value.data for op in prepared.function.walk() if op.name == "tt.get_program_id"}  # type: ignore[attr-defined]
+        used = asked_axes(prepared)
         self.axes = [
             self._axis(axis, value) if axis in used or value != 1 else ["1"] for axis, value in enumerate(launch.grid)
         ]
@@ -117,23 +119,23 @@ class _Guess:
                 if text == self.launch.axes[axis]:
                     names[text] = self.launch.grid[axis]
             self.budget.left = given = min(_FOR_A_GRID, left)
-            found, proven, all_, relations = self._with_grid((grid[0], grid[1], grid[2]), names, [*signs, *fixed])
+            found, proven, all_, relations, closed = self._with_grid((grid[0], grid[1], grid[2]), names, [*signs, *fixed])
             left -= given - self.budget.left
             relations = [*relations, *fixed]
-            score = (proven, -sum(10 if "==" in each else 1 for each in relations))
+            score = (proven, -sum(_OF_AN_EQUATION if "==" in each else 1 for each in relations) - _OF_AN_EQUATION * closed)
             if best is None or score > best[0]:
                 best, better = (score, found), number
             few = number >= min(3, len(tried) - 1)
             if left <= 0 or number - better >= _PATIENCE * len(variants):
                 break
-            if proven == all_ and (few or not any("==" in each or "%" in each for each in relations)):
+            if proven == all_ and (few or not (closed or any("==" in each or "%" in each for each in relations))):
                 break
         assert best is not None
         return best[1]
 
     def _with_grid(
         self, grid: tuple[str, str, str], names: Mapping[str, int], signs: list[str]
-    ) -> tuple[Specification, int, int, list[str]]:
+    ) -> tuple[Specification, int, int, list[str], int]:
         ranges: list[str] = []
         sizes = {
             name: list(dict.fromkeys([*self._hinted(name, value, grid), *candidates.extents(value, names)]))[:_MAX_CANDIDATES]
@@ -193,7 +195,20 @@ class _Guess:
         specification = Specification(
             tuple([*signs, *relations, *ranges]), tuple([(name, chosen[name]) for name in chosen if name in used]), grid
         )
-        return specification, proven, all_, relations
+        return specification, proven, all_, relations, self._closed(world, relations)
+
+    def _closed(self, world: World, relations: Sequence[str]) -> int:
+        """Returns along how many axes a guess leaves one number of programs, of those along which programs ask which they are.
+
+        A launch of one program has no races, so that this is not to be preferred where others are proven as well.
+        """
+        is_limited = any("==" in each or "<=" in each for each in relations)
+        given = [number for number, options in enumerate(self.axes) if options != ["1"]]
+        return sum(
+            world.grid[axis].number is not None
+            or (is_limited and world.solver.is_impossible(*world.base, negated(equal(world.grid[axis], self.launch.grid[axis]))))
+            for axis in given
+        )  # fmt: skip
 
     def _proven(self, world: World, by_array: Mapping[str, list[Access]]) -> tuple[int, int]:
         """Returns how many targets are proven where sizes are small, and how many there are."""
@@ -427,8 +442,14 @@ def _used(prepared: PreparedFunction, numbers: Mapping[str, int]) -> dict[str, i
     return {name: number for name, number in numbers.items() if arguments[prepared.numbers[name]].uses}
 
 
-def _blocks(prepared: PreparedFunction) -> list[int]:
-    """Returns the extents of blocks of the function."""
+def asked_axes(prepared: PreparedFunction) -> set[int]:
+    """Returns the axes of the grid along which programs of the function ask which one they are."""
+    asking = [op for op in prepared.function.walk() if op.name == "tt.get_program_id"]
+    return {op.properties["axis"].value.data for op in asking}  # type: ignore[attr-defined]
+
+
+def own_numbers(prepared: PreparedFunction) -> list[int]:
+    """Returns the extents of blocks of the function, and its constants that may be such."""
     found: dict[int, None] = {}
     for op in prepared.function.walk():
         for result in op.results:
@@ -441,4 +462,4 @@ def _blocks(prepared: PreparedFunction) -> list[int]:
     return sorted(found)
 
 
-__all__ = ["Launch", "guess"]
+__all__ = ["Launch", "asked_axes", "guess", "own_numbers"]

@@ -21,6 +21,8 @@ from .proof import INITIALISED, NEVER, ORDER, PROPERTIES, TERMINATION, UNKNOWN, 
 from .races import Races
 from .specify.expressions import Number, arrays_in, doubtful_divisor, names_in
 from .specify.names import mistaken, nearest
+from .specify.remarks import fixed
+from .specify.single_values import SingleValues
 from .specify.specification import GRID_NAMES, Specification
 from .termination import Termination
 from .terms.polynomials import TooLarge
@@ -138,7 +140,8 @@ class Prover:
             if prop == TERMINATION:
                 loops = Termination(self._bounds)
                 by_property[prop] = [
-                    (each, Found(each.verdict, each.condition, each.reason), partial(loops.live, op)) for op, each in loops.verdicts()
+                    (each, Found(each.verdict, each.condition, each.reason), partial(loops.live, op))
+                    for op, each in loops.verdicts()
                 ]  # fmt: skip
                 continue
             own = bounds
@@ -152,13 +155,22 @@ class Prover:
         if example is None:
             weakened = Found(UNKNOWN, reason=_NO_SIZES)
         verdicts = [(each if weakened is None else _weakened(each, own, weakened), live) for each, own, live in found]
+        said = [self._possible(each, live) for each, live in verdicts]
         return Proof(
             self.prepared.function.sym_name.data, self.specification, tuple(properties),
-            tuple([self._possible(each, live) for each, live in verdicts]),
+            tuple(said),
             tuple([*self.specification.assume, *renamed(self.prepared.original), *world.promises]),
             tuple(sorted((example or {}).items())),
-            world.solver.asked, world.solver.steps,
+            world.solver.asked, world.solver.steps, fixed=self._fixed(example),
         )  # fmt: skip
+
+    def _fixed(self, example: Mapping[str, int] | None) -> tuple[str, ...]:
+        """Returns the sizes that have one value. example: sizes that satisfy the assumptions."""
+        if example is None:
+            return fixed(self.specification)
+        world = self._bounds.world
+        values = SingleValues(world.solver, world.base, world.symbols, self._parsed.holds, example)
+        return fixed(self.specification, lambda sizes: values.of({each: world.size(each) for each in sizes}))
 
     def _verdict(self, prop: str, access: Access, found: Found) -> AccessVerdict:
         return AccessVerdict(

@@ -107,7 +107,8 @@ class World:
         self._proven: dict[Formula, bool] = {}
         self._make_symbols()
         self.terms.is_proven = self._is_proven
-        for assumption in sorted([each for _, each in specification.assume], key=has_division):  # divisors are positive by those without
+        # Those without a division say that divisors are positive.
+        for assumption in sorted([each for _, each in specification.assume], key=has_division):
             formula = self.assumption(assumption)
             self.base += [] if formula == TRUE else [formula]
         self.extents: dict[int, Polynomial] = {}
