@@ -12,7 +12,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from ... import __version__
-from ...lowering.prove.guessing import Launch, asked_axes, guess, own_numbers
+from ...lowering.prove.guessing import Launch, guess, own_numbers
 from ...lowering.prove.launches import MAX_ELEMENTS
 from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare, taken_names
 from ...lowering.prove.proof import DEFAULT_PROPERTIES, ORDER, PROPERTIES, PROVEN, Proof
@@ -129,10 +129,9 @@ class KernelProver:
         specification, launch = self._guessed(grid, args, store)
         proof = self._prove(specification, properties, limit, store or False)
         prepared = self._expanded()
-        own, axes = own_numbers(prepared), asked_axes(prepared)
-        return replace(
-            proof, doubts=doubts(specification, launch.elements, launch.numbers, launch.contents, own, axes)
-        )  # fmt: skip
+        own, axes = own_numbers(prepared), prepared.asked_axes
+        found = doubts(specification, launch.elements, launch.numbers, launch.contents, own, axes)
+        return replace(proof, doubts=found)
 
     def specification(self, grid: int | Sequence[int], *args: Any) -> Specification:
         """Return the specification that is guessed from one launch."""

@@ -82,7 +82,7 @@ class _Guess:
         self.texts: list[str] = []
         self.numbers = _used(prepared, launch.numbers)
         self.hints = self._make_hints()
-        used = asked_axes(prepared)
+        used = prepared.asked_axes
         self.axes = [
             self._axis(axis, value) if axis in used or value != 1 else ["1"] for axis, value in enumerate(launch.grid)
         ]
@@ -198,17 +198,20 @@ class _Guess:
         return specification, proven, all_, relations, self._closed(world, relations)
 
     def _closed(self, world: World, relations: Sequence[str]) -> int:
-        """Returns along how many axes a guess leaves one number of programs, of those along which programs ask which they are.
+        """Returns along how many axes a guess leaves one program, of those along which programs ask which one they are.
 
-        A launch of one program has no races, so that this is not to be preferred where others are proven as well.
+        One program has no races with others, so this is not to be preferred where more are proven as well. An axis of which
+        an equation fixes the size is none of them: the equation counts.
         """
-        is_limited = any("==" in each or "<=" in each for each in relations)
-        given = [number for number, options in enumerate(self.axes) if options != ["1"]]
-        return sum(
-            world.grid[axis].number is not None
-            or (is_limited and world.solver.is_impossible(*world.base, negated(equal(world.grid[axis], self.launch.grid[axis]))))
-            for axis in given
-        )  # fmt: skip
+        equated = {name for text in relations if "==" in text for name in names_in(parse_assumption(text))}
+        is_limited = any("<=" in text for text in relations)
+        found = 0
+        for axis in self.prepared.asked_axes:
+            programs = world.grid[axis]
+            if self.launch.grid[axis] == 1 and not equated & set(names_in(world.specification.grid[axis])):
+                several = negated(equal(programs, 1))
+                found += programs.number == 1 or (is_limited and world.solver.is_impossible(*world.base, several))
+        return found
 
     def _proven(self, world: World, by_array: Mapping[str, list[Access]]) -> tuple[int, int]:
         """Returns how many targets are proven where sizes are small, and how many there are."""
@@ -442,12 +445,6 @@ def _used(prepared: PreparedFunction, numbers: Mapping[str, int]) -> dict[str, i
     return {name: number for name, number in numbers.items() if arguments[prepared.numbers[name]].uses}
 
 
-def asked_axes(prepared: PreparedFunction) -> set[int]:
-    """Returns the axes of the grid along which programs of the function ask which one they are."""
-    asking = [op for op in prepared.function.walk() if op.name == "tt.get_program_id"]
-    return {op.properties["axis"].value.data for op in asking}  # type: ignore[attr-defined]
-
-
 def own_numbers(prepared: PreparedFunction) -> list[int]:
     """Returns the extents of blocks of the function, and its constants that may be such."""
     found: dict[int, None] = {}
@@ -462,4 +459,4 @@ def own_numbers(prepared: PreparedFunction) -> list[int]:
     return sorted(found)
 
 
-__all__ = ["Launch", "asked_axes", "guess", "own_numbers"]
+__all__ = ["Launch", "guess", "own_numbers"]

@@ -19,7 +19,7 @@ from .overflow import Overflow
 from .preparation import Access, PreparedFunction, ambiguous, renamed
 from .proof import INITIALISED, NEVER, ORDER, PROPERTIES, TERMINATION, UNKNOWN, AccessVerdict, Proof
 from .races import Races
-from .specify.expressions import Number, arrays_in, doubtful_divisor, names_in
+from .specify.expressions import Expression, Number, arrays_in, doubtful_divisor, names_in
 from .specify.names import mistaken, nearest
 from .specify.remarks import fixed
 from .specify.single_values import SingleValues
@@ -167,10 +167,14 @@ class Prover:
     def _fixed(self, example: Mapping[str, int] | None) -> tuple[str, ...]:
         """Returns the sizes that have one value. example: sizes that satisfy the assumptions."""
         if example is None:
-            return fixed(self.specification)
+            return fixed(self.specification, axes=self.prepared.asked_axes)
         world = self._bounds.world
         values = SingleValues(world.solver, world.base, world.symbols, self._parsed.holds, example)
-        return fixed(self.specification, lambda sizes: values.of({each: world.size(each) for each in sizes}))
+
+        def single(sizes: Sequence[Expression]) -> Mapping[Expression, int]:
+            return values.of({each: world.size(each) for each in sizes})
+
+        return fixed(self.specification, single, self.prepared.asked_axes)
 
     def _verdict(self, prop: str, access: Access, found: Found) -> AccessVerdict:
         return AccessVerdict(

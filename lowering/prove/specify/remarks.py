@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from .expressions import Call, Expression, Name, Number, Ordered, arrays_in, evaluate, names_in, parse_assumption, parse_size
+from .expressions import (
+    Call,
+    Expression,
+    Name,
+    Number,
+    Ordered,
+    arrays_in,
+    evaluate,
+    names_in,
+    parse_assumption,
+    parse_size,
+)
 from .specification import Specification
 
 Single: TypeAlias = Callable[[Sequence[Expression]], Mapping[Expression, int]]
@@ -16,10 +27,12 @@ def _none(sizes: Sequence[Expression]) -> Mapping[Expression, int]:
     return {}
 
 
-def fixed(specification: Specification, single: Single = _none) -> tuple[str, ...]:
+def fixed(specification: Specification, single: Single = _none, axes: Collection[int] = ()) -> tuple[str, ...]:
     """Returns the sizes, extents and numbers of programs that a specification leaves one value: nothing is proven of others.
 
-    single: asked about those of which comparisons with numbers, and equations, do not say it by themselves.
+    Args:
+        single: asked about those of which comparisons with numbers, and equations, do not say it by themselves.
+        axes: those along which programs ask which one they are, so that one program written there is a choice, too.
     """
     parsed = specification.parsed()
     ranges = parsed.ranges()
@@ -36,10 +49,10 @@ def fixed(specification: Specification, single: Single = _none) -> tuple[str, ..
     found = single(list(dict.fromkeys(open_))) if open_ else {}
     values |= {name.name: found[name] for name in names if name in found}
     remarks = [f"{name} == {value}" for name, value in values.items()]
-    for axis, size in zip("xyz", parsed.grid, strict=True):
+    for axis, size in enumerate(parsed.grid):
         number = found.get(size, _value(size, values))
-        if number is not None and size != Number(1):
-            remarks.append(f"{number} program{'' if number == 1 else 's'} along {axis}")
+        if number is not None and (size != Number(1) or axis in axes):
+            remarks.append(f"{number} program{'' if number == 1 else 's'} along {'xyz'[axis]}")
     for name, size in parsed.extents.items():
         number = found.get(size, _value(size, values))
         if number is not None:
