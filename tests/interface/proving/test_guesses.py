@@ -83,7 +83,7 @@ def test_an_extent_of_whole_blocks_is_marked_where_a_mask_is_missing() -> None:
         ("n", True), ("4 * n", True), ("n * m * k", True), ("(n - 1) * m + k", True), ("n**2", True), ("n + 1", False),
         ("(n - 1) * m + 3", False), ("n * m + 64", False), ("128", False), ("128 * cdiv(n, 128)", False), ("n * grid_x", False),
         ("max(n, 5)", False), ("n - 1", False), ("(n - 2) * m + k", False), ("9 * n * m", True), ("128 * n", True),
-        ("2 * n", False), ("n * 5", False), ("(2 * n - 1) * m + k", False), ("(n - 1) * 4 * m + k", True), ("n * 1", True),
+        ("2 * n", False), ("n * 5", False), ("(2 * n - 1) * m + k", False), ("(n - 1) * m + 4 * k", True), ("n * 1", True),
     ],
 )  # fmt: skip
 def test_which_extents_are_natural(extent: str, is_natural: bool) -> None:
