@@ -217,16 +217,14 @@ class Bounds:
         levels = [joined(least, level) for level in self.levels(array, small)]
         if not levels or not holds(levels[-1]):
             return Found(UNKNOWN)
-        most = next(each for each in levels if each == levels[-1] or holds(each))
-        level = self._loosened(self._shortened(most, holds, least), holds, least)
+        first = next(at for at, each in enumerate(levels) if each == levels[-1] or holds(each))
+        level = self._loosened(self._shortened(levels[first], holds, least), holds, least)
         if all(self.is_executed(each, level) for each in live):
             return shown(level)
-        # Conditions that leave nothing are not needed, perhaps, and were kept in place of others.
-        rest = joined(least, self._leaving(most, live, least))
-        if rest != most and (rest or not least) and holds(rest):
-            other = self._loosened(self._shortened(rest, holds, least), holds, least)
-            if all(self.is_executed(each, other) for each in live):
-                return shown(other)
+        for each in levels[first:]:  # what leaves nothing is not needed, perhaps, and was kept in place of other conditions
+            rest = self._leaving(each, live, least)
+            if rest and rest != each and holds(rest):
+                return self._said(live, self._loosened(self._shortened(rest, holds, least), holds, least))
         return self._said(live, level)
 
     def _said(self, live: Sequence[Live], level: Level) -> Found:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
+
 from ...promotion.dataclass import dataclass
 from ..tt import types as t
 from ..tt.dialect.attributes import property_number
@@ -29,6 +31,7 @@ from .world import ALWAYS, AccessTerms, World
 _MAX_CANDIDATES = 6
 _MAX_GRIDS = 6
 _MANY = 12
+_MAX_BLOCK = 4096
 _MAX_ONES = 6
 _MAX_POOL = 160
 _MAX_PARTNERS = 12
@@ -77,7 +80,7 @@ class _Guess:
     def __init__(self, prepared: PreparedFunction, launch: Launch) -> None:
         self.prepared = prepared
         self.launch = launch
-        self.blocks = own_numbers(prepared)
+        self.blocks = _blocks(prepared)
         self.budget = Budget(_LIMIT, _FOR_A_GRID)
         self.texts: list[str] = []
         self.numbers = _used(prepared, launch.numbers)
@@ -445,18 +448,33 @@ def _used(prepared: PreparedFunction, numbers: Mapping[str, int]) -> dict[str, i
     return {name: number for name, number in numbers.items() if arguments[prepared.numbers[name]].uses}
 
 
-def own_numbers(prepared: PreparedFunction) -> list[int]:
+def _blocks(prepared: PreparedFunction) -> list[int]:
     """Returns the extents of blocks of the function, and its constants that may be such."""
-    found: dict[int, None] = {}
+    constants = [value for value in _constants(prepared, of_blocks=False) if value <= _MAX_BLOCK]
+    return sorted({*_extents(prepared), *constants})
+
+
+def own_numbers(prepared: PreparedFunction) -> frozenset[int]:
+    """Returns the extents of blocks of the function, and its constants, those of all lanes of a block included."""
+    return frozenset([*_extents(prepared), *_constants(prepared, of_blocks=True)])
+
+
+def _extents(prepared: PreparedFunction) -> Iterator[int]:
     for op in prepared.function.walk():
         for result in op.results:
             if t.is_tensor(result.type):
-                found.update(dict.fromkeys(t.shape_of(result.type)))
-        if op.name == "arith.constant":
-            value = getattr(getattr(op.properties["value"], "value", None), "data", 0)
-            if isinstance(value, int) and 1 < value <= 4096:
-                found[value] = None
-    return sorted(found)
+                yield from t.shape_of(result.type)
+
+
+def _constants(prepared: PreparedFunction, of_blocks: bool) -> Iterator[int]:
+    """Yields integer constants from 2 on. of_blocks: also those of all lanes of a block."""
+    for op in prepared.function.walk():
+        found = op.properties["value"] if op.name == "arith.constant" else None
+        value = getattr(getattr(found, "value", None), "data", 0)
+        if of_blocks and isinstance(found, DenseIntOrFPElementsAttr) and found.is_splat():
+            value = next(iter(found.get_values()))
+        if isinstance(value, int) and value > 1:
+            yield value
 
 
 __all__ = ["Launch", "guess", "own_numbers"]

@@ -59,7 +59,7 @@ class SingleValues:
                 left = {size: number for size, number in left.items() if evaluate(size, other) == number}
             if not left:
                 return single
-            answer = self._solver.settled([*self._base, either(*[_is_other(sizes[size], left[size]) for size in left])])
+            answer = self._solver.exact([*self._base, either(*[_is_other(sizes[size], left[size]) for size in left])])
             if answer.verdict == "unsat":
                 return single | left
             other = self._named(answer.model) if answer.verdict == "sat" else None
@@ -77,7 +77,7 @@ class SingleValues:
             sizes = {name: symbol.value(dict.fromkeys(atoms, number)) for name, symbol in self._symbols.items()}
             if self._holds(sizes):
                 same = [equal(symbol, sizes[name]) for name, symbol in self._symbols.items()]
-                if self._solver.settled([*self._base, *same]).verdict == "sat":
+                if self._solver.exact([*self._base, *same]).verdict == "sat":
                     return sizes
         return None
 
