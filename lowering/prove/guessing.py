@@ -206,7 +206,8 @@ class _Guess:
         One program has no races with others, so this is not to be preferred where more are proven as well. An axis of which
         an equation fixes the size is none of them: the equation counts.
         """
-        equated = {name for text in relations if "==" in text for name in names_in(parse_assumption(text))} - {*self.launch.axes}
+        equations = [parse_assumption(text) for text in relations if "==" in text]
+        equated = {name for each in equations for name in names_in(each)} - {*self.launch.axes}
         is_limited = any("==" in text or "<=" in text for text in relations)
         found = 0
         for axis in self.prepared.asked_axes:

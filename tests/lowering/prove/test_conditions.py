@@ -92,7 +92,9 @@ def test_conditions_of_several_accesses_leave_each_of_them_something(least: int,
     assert (_NOTHING in store.reason) != is_executed
 
 
-@pytest.mark.parametrize(("least", "verdict"), [(7, "proven under"), (_LIMIT, "proven under"), ((1 << 31) - (1 << 16), "unknown")])
+@pytest.mark.parametrize(("least", "verdict"), [
+    (7, "proven under"), (_LIMIT, "proven under"), ((1 << 31) - (1 << 16), "unknown"),
+])  # fmt: skip
 def test_a_loop_that_is_not_reached_under_a_condition_is_not_shown_to_end(least: int, verdict: str) -> None:
     made = jn.kernel.from_ttir(f"""tt.func public @k(%x: !tt.ptr<i32>, %n: i32) {{
   %zero = arith.constant 0 : i32
