@@ -222,7 +222,7 @@ class Bounds:
         if all(self.is_executed(each, level) for each in live):
             return shown(level)
         for each in levels[first:]:  # what leaves nothing is not needed, perhaps, and was kept in place of other conditions
-            rest = self._leaving(each, live, least)
+            rest = joined(least, self._leaving(each, live, least))
             if rest and rest != each and holds(rest):
                 return self._said(live, self._loosened(self._shortened(rest, holds, least), holds, least))
         return self._said(live, level)
