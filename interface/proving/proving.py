@@ -12,7 +12,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from ... import __version__
-from ...lowering.prove.guessing import Launch, guess
+from ...lowering.prove.guessing import Launch, guess, own_numbers
 from ...lowering.prove.launches import MAX_ELEMENTS
 from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare, taken_names
 from ...lowering.prove.proof import DEFAULT_PROPERTIES, ORDER, PROPERTIES, PROVEN, Proof
@@ -128,7 +128,10 @@ class KernelProver:
         store = cache_of(cache)
         specification, launch = self._guessed(grid, args, store)
         proof = self._prove(specification, properties, limit, store or False)
-        return replace(proof, doubts=doubts(specification, launch.elements, launch.numbers))
+        prepared = self._expanded()
+        own, axes = own_numbers(prepared), prepared.asked_axes
+        found = doubts(specification, launch.elements, launch.numbers, launch.contents, own, axes)
+        return replace(proof, doubts=found)
 
     def specification(self, grid: int | Sequence[int], *args: Any) -> Specification:
         """Return the specification that is guessed from one launch."""

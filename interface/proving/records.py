@@ -61,7 +61,7 @@ class Records:
         ]
         data = {
             "accesses": accesses, "assumptions": list(proof.assumptions), "example": dict(proof.example),
-            "questions": proof.questions, "steps": proof.steps,
+            "questions": proof.questions, "steps": proof.steps, "fixed": list(proof.fixed),
         }  # fmt: skip
         self._write(self._key("proof", _asked(proof.specification, proof.properties, limit)), data)
 
@@ -145,7 +145,7 @@ def _proof(data: Mapping[str, Any], specification: Specification, properties: tu
         return Proof(
             "", specification, properties, tuple([_verdict(each, properties) for each in _listed(data["accesses"])]),
             _texts(data["assumptions"]), tuple(sorted([(_text(name), _number(value)) for name, value in example.items()])),
-            _count(data["questions"]), _count(data["steps"]), recorded=True,
+            _count(data["questions"]), _count(data["steps"]), recorded=True, fixed=_texts(data["fixed"]),
         )  # fmt: skip
     except (ValueError, TypeError, LookupError, AttributeError):
         return None

@@ -7,19 +7,24 @@ launches with small sizes, which are run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from . import claims
-from .evaluate.contexts import NotModelled
+from .evaluate.contexts import NotModelled, context
 from .evaluate.values import Pointer, Unknown
-from .found import Found, joined, shown
+from .found import SHOWN, Found, joined, shown
 from .launches import Confirm, Launches
 from .preparation import Access, PreparedFunction
 from .proof import NEVER, REFUTED, UNKNOWN
 from .specify import expressions
 from .specify.specification import ParsedSpecification, Specification
+from .terms.formulas import Formula
 from .terms.polynomials import TooLarge
 from .terms.solver import Budget
 from .world import ALWAYS, BLOCK, Level, World
+
+Live = Callable[[Level], Formula]
+"""What says, under conditions, that an access is executed, or that whatever else has a verdict runs."""
 
 _QUESTIONS = 20
 """Questions that take all steps that they may, before nothing more is asked."""
@@ -31,6 +36,10 @@ _MAX_LOOSENED = 3
 """Conditions of a verdict of which weaker ones are tried: each takes making everything again."""
 _SHARE_OF_WEAKER = 40
 """Of the steps of a proof, this share at most is for weaker conditions: others need the rest."""
+_SHARE_OF_LAUNCHES = 10
+"""As many steps as this share of a proof's are there besides, for whether conditions leave launches that execute an access."""
+_MAX_EXAMPLES = 3
+"""Sizes that are known to satisfy assumptions, with which a launch that executes an access is looked for first."""
 _TOO_LONG = "its address is too long a term"
 _SPENT = "all steps that the solver may take for one proof were taken before; fix: a larger limit, or a part of the kernel"
 _NOT_RUN = "launches that may refute it were not run, as others had run all operations that they may"
@@ -57,8 +66,9 @@ class Bounds:
         self._bounds: dict[Access, Found] = {}
         self._pointers: dict[Access, Pointer | Unknown] = {}
         self._levels: dict[tuple[int | None, bool], list[Level]] = {}
-        self._possible: dict[Level, bool] = {ALWAYS: True}
+        self._executed: dict[tuple[Level, Formula], bool] = {}
         self._for_weaker = _QUESTIONS * limit // _SHARE_OF_WEAKER
+        self._for_launches = Budget(limit, _QUESTIONS * limit // _SHARE_OF_LAUNCHES)
         self.examples: list[dict[str, int]] = []
 
     def array(self, access: Access) -> str:
@@ -142,48 +152,102 @@ class Bounds:
                 found.append(level)
         return found
 
-    def has_sizes(self, level: Level) -> bool:
-        """Returns whether sizes are found that satisfy conditions beside the assumptions: without any they say nothing."""
-        found = self._possible.get(level)
-        if found is None:
-            conditions = [expressions.parse_assumption(text) for text in level]
-            found = any(self._satisfies(example, conditions) for example in self.examples)
-            if not found:
-                example = self.launches.sizes(self.world, self.world.level(level))
-                if example is not None and self._satisfies(example, conditions):
-                    found = True
-                    self.examples.append(example)
-            self._possible[level] = found
-        return found
+    def live(self, access: Access, level: Level) -> Formula:
+        """Returns that an access is executed; of what is none, that its block is. Raises `NotModelled`."""
+        if access.obstacle:
+            assert access.op.parent is not None
+            return context(self.world.run(level), access.op.parent).formula
+        return self.world.access_terms(access, level).live
+
+    def is_executed(self, live: Live, level: Level) -> bool:
+        """Returns whether a launch is found that satisfies conditions beside the assumptions, and executes something.
+
+        Without any, what is shown under these conditions says nothing.
+        """
+        if not level:
+            return True
+        solver, budget = self.world.solver, self.world.solver.budget
+        solver.budget = self._for_launches  # verdicts that were found are not lost where all else was spent
+        try:
+            formula = live(level)
+            found = self._executed.get((level, formula))
+            if found is None:
+                found = self._executed[level, formula] = self._is_executed(formula, level)
+            return found
+        except (NotModelled, TooLarge, RecursionError):
+            return False
+        finally:
+            solver.budget = budget
+
+    def _is_executed(self, live: Formula, level: Level) -> bool:
+        conditions = [expressions.parse_assumption(text) for text in level]
+        formulas = [*self.world.level(level), live]
+        near = [each for each in self.examples if self._satisfies(each, conditions)][-_MAX_EXAMPLES:]
+        if any(self.launches.is_possible(self.world, formulas, each) for each in near):
+            return True
+        example = self.launches.sizes(self.world, formulas)
+        if example is None or not self._satisfies(example, conditions):
+            return False
+        self.examples.append(example)
+        return True
 
     @staticmethod
     def _satisfies(example: Mapping[str, int], conditions: Sequence[expressions.Assumption]) -> bool:
         return all(expressions.holds(each, example) for each in conditions)
 
     def climb(
-        self, array: int | None, holds: Callable[[Level], bool], least: Level = ALWAYS, small: bool = False
-    ) -> Level | None:
-        """Returns the weakest conditions with which a claim holds; None if there are none, or no sizes are found for them.
+        self, array: int | None, holds: Callable[[Level], bool], live: Sequence[Live], least: Level = ALWAYS,
+        small: bool = False,
+    ) -> Found:  # fmt: skip
+        """Returns that a claim holds, under the weakest conditions; unknown if there are none.
 
-        least: those there are anyway. small: as in `levels`.
+        Conditions are those of a verdict only if a launch is found in which they leave something to be said: of `live`, all
+        that can be, and one at least. Where there is none, the reason says so.
+
+        Args:
+            array: the parameter that the claim is about.
+            live: what says that something is executed of which a verdict is sought.
+            least: conditions there are anyway.
+            small: as in `levels`.
         """
-        found = self._climb(array, holds, least, small)
-        return None if found is None or not self.has_sizes(found) else found
-
-    def _climb(self, array: int | None, holds: Callable[[Level], bool], least: Level, small: bool) -> Level | None:
         if least and self.world.is_impossible(least):
-            return None  # what two accesses need each is never true at once
+            return Found(UNKNOWN)  # what two accesses need each is never true at once
         if holds(least):
-            return least
+            return self._said(live, least)
         levels = [joined(least, level) for level in self.levels(array, small)]
         if not levels or not holds(levels[-1]):
-            return None
-        level = next(each for each in levels if each == levels[-1] or holds(each))
-        for text in reversed(level):  # without those that are not needed; bounds of arrays are the last to go
+            return Found(UNKNOWN)
+        first = next(at for at, each in enumerate(levels) if each == levels[-1] or holds(each))
+        level = self._loosened(self._shortened(levels[first], holds, least), holds, least)
+        if all(self.is_executed(each, level) for each in live):
+            return shown(level)
+        for each in levels[first:]:  # what leaves nothing is not needed, perhaps, and was kept in place of other conditions
+            rest = joined(least, self._leaving(each, live, least))
+            if rest and rest != each and holds(rest):
+                return self._said(live, self._loosened(self._shortened(rest, holds, least), holds, least))
+        return self._said(live, level)
+
+    def _said(self, live: Sequence[Live], level: Level) -> Found:
+        """Returns that something is shown under conditions; unknown if they leave no launch that executes anything."""
+        if any(self.is_executed(each, level) for each in live):
+            return shown(level)
+        return Found(UNKNOWN, reason=says_nothing(level))
+
+    def _leaving(self, level: Level, live: Sequence[Live], least: Level) -> Level:
+        """Returns those conditions which leave, all together, launches that execute what is to be executed."""
+        kept: Level = ()
+        for text in level:
+            if text in least or all(self.is_executed(each, joined(least, (*kept, text))) for each in live):
+                kept = (*kept, text)
+        return kept
+
+    def _shortened(self, level: Level, holds: Callable[[Level], bool], least: Level) -> Level:
+        """Returns conditions without those that are not needed; bounds of arrays are the last to go."""
+        for text in reversed(level):
             fewer = joined(least, tuple([each for each in level if each != text]))
             if text not in least and fewer and holds(fewer):
                 level = fewer
-        return self._loosened(level, holds, least)
+        return level
 
     def _loosened(self, level: Level, holds: Callable[[Level], bool], least: Level) -> Level:
         """Returns conditions of which single ones are weaker, as far as a claim holds with them."""
@@ -231,10 +295,10 @@ class Bounds:
         def holds(level: Level) -> bool:
             return claims.is_inside(world, access, level) and claims.is_aligned(world, access, level)
 
-        level = self.climb(pointer.base, holds)
-        if level is not None:
-            return shown(level)
-        if claims.is_inside(world, access, ALWAYS):
+        found = self.climb(pointer.base, holds, [partial(self.live, access)])
+        if found.verdict in SHOWN:
+            return found
+        if not found.reason and claims.is_inside(world, access, ALWAYS):
             return Found(UNKNOWN, reason=f"its address is not shown to be a multiple of {access.size} bytes")
         fault = claims.outside(world, access, pointer)
         assert fault is not None
@@ -243,7 +307,7 @@ class Bounds:
         )
         if counterexample is not None:
             return Found(REFUTED, counterexample=counterexample)
-        return Found(UNKNOWN, reason=self._why(access, pointer))
+        return Found(UNKNOWN, reason=found.reason or self._why(access, pointer))
 
     def _why(self, access: Access, pointer: Pointer) -> str:
         terms = self.world.terms
@@ -261,4 +325,10 @@ class Bounds:
         return f"not shown to be inside: element {terms.text(pointer.offset)} (in bytes)"
 
 
-__all__ = ["Bounds"]
+def says_nothing(level: Level) -> str:
+    """Returns the reason why there is no verdict under conditions."""
+    condition = " and ".join(level)
+    return f"it holds if {condition}, and no launch was found in which that and the assumptions hold and it is executed"
+
+
+__all__ = ["Bounds", "Live", "says_nothing"]

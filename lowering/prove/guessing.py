@@ -8,6 +8,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
+
 from ...promotion.dataclass import dataclass
 from ..tt import types as t
 from ..tt.dialect.attributes import property_number
@@ -21,7 +23,7 @@ from .specify import candidates
 from .specify.expressions import Assumption, names_in, parse_assumption, parse_size
 from .specify.specification import GRID_NAMES, Specification
 from .terms.atoms import Terms
-from .terms.formulas import Formula, at_most, polynomials_of
+from .terms.formulas import Formula, at_most, equal, negated, polynomials_of
 from .terms.polynomials import TooLarge
 from .terms.solver import Budget
 from .world import ALWAYS, AccessTerms, World
@@ -29,12 +31,15 @@ from .world import ALWAYS, AccessTerms, World
 _MAX_CANDIDATES = 6
 _MAX_GRIDS = 6
 _MANY = 12
+_MAX_BLOCK = 4096
 _MAX_ONES = 6
 _MAX_POOL = 160
 _MAX_PARTNERS = 12
 _LIMIT = 300_000
 _TOTAL = 40_000_000
 _FOR_A_GRID = 12_000_000
+_OF_AN_EQUATION = 10
+"""What an equation counts, and an axis of the grid with one number of programs, where other assumptions count 1."""
 _PATIENCE = 2
 """Grids in a row that bring nothing better, after which no more are tried."""
 
@@ -80,7 +85,7 @@ class _Guess:
         self.texts: list[str] = []
         self.numbers = _used(prepared, launch.numbers)
         self.hints = self._make_hints()
-        used = {op.properties["axis"].value.data for op in prepared.function.walk() if op.name == "tt.get_program_id"}  # type: ignore[attr-defined]
+        used = prepared.asked_axes
         self.axes = [
             self._axis(axis, value) if axis in used or value != 1 else ["1"] for axis, value in enumerate(launch.grid)
         ]
@@ -117,23 +122,23 @@ class _Guess:
                 if text == self.launch.axes[axis]:
                     names[text] = self.launch.grid[axis]
             self.budget.left = given = min(_FOR_A_GRID, left)
-            found, proven, all_, relations = self._with_grid((grid[0], grid[1], grid[2]), names, [*signs, *fixed])
+            found, proven, all_, relations, closed = self._with_grid((grid[0], grid[1], grid[2]), names, [*signs, *fixed])
             left -= given - self.budget.left
             relations = [*relations, *fixed]
-            score = (proven, -sum(10 if "==" in each else 1 for each in relations))
+            score = (proven, -sum(_OF_AN_EQUATION if "==" in each else 1 for each in relations) - _OF_AN_EQUATION * closed)
             if best is None or score > best[0]:
                 best, better = (score, found), number
             few = number >= min(3, len(tried) - 1)
             if left <= 0 or number - better >= _PATIENCE * len(variants):
                 break
-            if proven == all_ and (few or not any("==" in each or "%" in each for each in relations)):
+            if proven == all_ and (few or not (closed or any("==" in each or "%" in each for each in relations))):
                 break
         assert best is not None
         return best[1]
 
     def _with_grid(
         self, grid: tuple[str, str, str], names: Mapping[str, int], signs: list[str]
-    ) -> tuple[Specification, int, int, list[str]]:
+    ) -> tuple[Specification, int, int, list[str], int]:
         ranges: list[str] = []
         sizes = {
             name: list(dict.fromkeys([*self._hinted(name, value, grid), *candidates.extents(value, names)]))[:_MAX_CANDIDATES]
@@ -193,7 +198,24 @@ class _Guess:
         specification = Specification(
             tuple([*signs, *relations, *ranges]), tuple([(name, chosen[name]) for name in chosen if name in used]), grid
         )
-        return specification, proven, all_, relations
+        return specification, proven, all_, relations, self._closed(world, relations)
+
+    def _closed(self, world: World, relations: Sequence[str]) -> int:
+        """Returns along how many axes a guess leaves one program, of those along which programs ask which one they are.
+
+        One program has no races with others, so this is not to be preferred where more are proven as well. An axis of which
+        an equation fixes the size is none of them: the equation counts.
+        """
+        equations = [parse_assumption(text) for text in relations if "==" in text]
+        equated = {name for each in equations for name in names_in(each)} - {*self.launch.axes}
+        is_limited = any("==" in text or "<=" in text for text in relations)
+        found = 0
+        for axis in self.prepared.asked_axes:
+            programs = world.grid[axis]
+            if self.launch.grid[axis] == 1 and not equated & set(names_in(world.specification.grid[axis])):
+                several = negated(equal(programs, 1))
+                found += programs.number == 1 or (is_limited and world.solver.is_impossible(*world.base, several))
+        return found
 
     def _proven(self, world: World, by_array: Mapping[str, list[Access]]) -> tuple[int, int]:
         """Returns how many targets are proven where sizes are small, and how many there are."""
@@ -428,17 +450,32 @@ def _used(prepared: PreparedFunction, numbers: Mapping[str, int]) -> dict[str, i
 
 
 def _blocks(prepared: PreparedFunction) -> list[int]:
-    """Returns the extents of blocks of the function."""
-    found: dict[int, None] = {}
+    """Returns the extents of blocks of the function, and its constants that may be such."""
+    constants = [value for value in _constants(prepared, of_blocks=False) if value <= _MAX_BLOCK]
+    return sorted({*_extents(prepared), *constants})
+
+
+def own_numbers(prepared: PreparedFunction) -> frozenset[int]:
+    """Returns the extents of blocks of the function, and its constants, those of all lanes of a block included."""
+    return frozenset([*_extents(prepared), *_constants(prepared, of_blocks=True)])
+
+
+def _extents(prepared: PreparedFunction) -> Iterator[int]:
     for op in prepared.function.walk():
         for result in op.results:
             if t.is_tensor(result.type):
-                found.update(dict.fromkeys(t.shape_of(result.type)))
-        if op.name == "arith.constant":
-            value = getattr(getattr(op.properties["value"], "value", None), "data", 0)
-            if isinstance(value, int) and 1 < value <= 4096:
-                found[value] = None
-    return sorted(found)
+                yield from t.shape_of(result.type)
 
 
-__all__ = ["Launch", "guess"]
+def _constants(prepared: PreparedFunction, of_blocks: bool) -> Iterator[int]:
+    """Yields integer constants from 2 on. of_blocks: also those of all lanes of a block."""
+    for op in prepared.function.walk():
+        found = op.properties["value"] if op.name == "arith.constant" else None
+        value = getattr(getattr(found, "value", None), "data", 0)
+        if of_blocks and isinstance(found, DenseIntOrFPElementsAttr) and found.is_splat():
+            value = next(iter(found.get_values()))
+        if isinstance(value, int) and value > 1:
+            yield value
+
+
+__all__ = ["Launch", "guess", "own_numbers"]

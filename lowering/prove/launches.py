@@ -103,6 +103,11 @@ class Launches:
         found = self._model(world, formulas, (bound,) if bound is not None else (*_SMALL, 1 << 40))
         return None if found is None else found[0]
 
+    def is_possible(self, world: World, formulas: Sequence[Formula], sizes: Mapping[str, int]) -> bool:
+        """Returns whether formulas hold with these sizes, which satisfy the assumptions, in some program and lane."""
+        same = [equal(symbol, sizes[name]) for name, symbol in world.symbols.items()]
+        return world.solver.model([*world.base, *formulas, *same], _SHARE) is not None
+
     def _model(
         self, world: World, formulas: Sequence[Formula], bounds: Sequence[int], share: int = 1
     ) -> tuple[dict[str, int], dict[str, int], dict[int, int]] | None:

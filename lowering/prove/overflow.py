@@ -19,7 +19,7 @@ from .bounds import Bounds
 from .evaluate.contexts import NotModelled, bounds_of, context
 from .evaluate.slices import computing
 from .evaluate.values import Condition, Integer, Pointer
-from .found import Found, shown
+from .found import SHOWN, Found
 from .preparation import Access, line_of
 from .proof import UNKNOWN
 from .terms.formulas import FALSE, Formula, both, either, equal, negated, within
@@ -91,9 +91,9 @@ class Overflow:
             return not any(self._problem(op, level) for op in operations)
 
         array = pointer.base if isinstance(pointer, Pointer) else None
-        level = self._bounds.climb(array, holds, small=True)
-        if level is not None:
-            return shown(level)
+        found = self._bounds.climb(array, holds, [partial(self._bounds.live, access)], small=True)
+        if found.verdict in SHOWN or found.reason:
+            return found
         levels = self._bounds.levels(array, small=True)
         strongest = levels[-1] if levels else ALWAYS
         for each in (strongest, ALWAYS):  # what is left under all conditions is in the way, and not what they are for
@@ -102,7 +102,7 @@ class Overflow:
                     is_sum = bool(each) and problem.endswith("bits")
                     most = f", also where sizes are at most {each[-1].rpartition('<= ')[2]}" if is_sum else ""
                     return Found(UNKNOWN, reason=f"may wrap: {problem} at {line_of(op)}{most}")
-        return Found(UNKNOWN, reason=f"no sizes were found with which {' and '.join(strongest)}")
+        return Found(UNKNOWN, reason="may wrap")
 
     def _problem(self, op: Operation, level: Level) -> str:
         """Returns what may wrap in an operation; "" if nothing does."""

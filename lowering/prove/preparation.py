@@ -166,6 +166,12 @@ class PreparedFunction:
         """The pointer parameters, by name."""
         return {each.name: position for position, each in enumerate(self.parameters) if each.is_array}
 
+    @property
+    def asked_axes(self) -> frozenset[int]:
+        """The axes of the grid along which programs ask which one they are."""
+        asking = [op for op in self.function.walk() if op.name == "tt.get_program_id"]
+        return frozenset([op.properties["axis"].value.data for op in asking])  # type: ignore[attr-defined]
+
 
 def prepare(function: FuncOp) -> PreparedFunction:
     """Returns a copy of a function, expanded.

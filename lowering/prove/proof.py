@@ -10,7 +10,6 @@ from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..tt.sanitize.findings import Finding
 from .page import Row, Section, page_of
-from .specify.remarks import fixed
 from .specify.specification import Specification
 
 TERMINATION = "termination of loops"
@@ -150,6 +149,8 @@ class Proof:
             `joinery`, its own version.
         recorded: whether it was found among what was proven before, and not proven now.
         doubts: what of a guessed specification is to be looked at, as it may be fitted to the launch it was guessed from.
+        fixed: the sizes, extents and numbers of programs that the specification leaves one value: what is proven is proven
+            for these values alone.
     """
 
     kernel: str
@@ -166,11 +167,7 @@ class Proof:
     joinery: str = ""
     recorded: bool = False
     doubts: tuple[str, ...] = ()
-
-    @property
-    def fixed(self) -> tuple[str, ...]:
-        """The sizes that the specification fixes: what is proven is proven for these values alone."""
-        return fixed(self.specification)
+    fixed: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ...promotion.errors import UserError
 from ..tt import types as t
-from .bounds import Bounds
+from .bounds import Bounds, Live, says_nothing
 from .evaluate.values import Pointer, Unknown
 from .found import SHOWN, Found, joined, shown
 from .initialised.verdicts import Initialised
@@ -18,8 +19,10 @@ from .overflow import Overflow
 from .preparation import Access, PreparedFunction, ambiguous, renamed
 from .proof import INITIALISED, NEVER, ORDER, PROPERTIES, TERMINATION, UNKNOWN, AccessVerdict, Proof
 from .races import Races
-from .specify.expressions import Number, arrays_in, doubtful_divisor, names_in
+from .specify.expressions import Expression, Number, arrays_in, doubtful_divisor, names_in
 from .specify.names import mistaken, nearest
+from .specify.remarks import fixed
+from .specify.single_values import SingleValues
 from .specify.specification import GRID_NAMES, Specification
 from .termination import Termination
 from .terms.polynomials import TooLarge
@@ -130,30 +133,48 @@ class Prover:
         self._bounds.examples += [] if example is None else [example]
         self._check_contents()
         bounds = {access: self._bounds.bounds_of(access) for access in self.prepared.accesses}
-        by_property: dict[str, list[tuple[AccessVerdict, Found]]] = {}
+        by_property: dict[str, list[tuple[AccessVerdict, Found, Live]]] = {}
         for prop in PROPERTIES:  # in one order, as they share what the solver may take
             if prop not in properties:
                 continue
             if prop == TERMINATION:
-                loops = Termination(self._bounds).verdicts()
-                by_property[prop] = [(each, Found(each.verdict, each.condition, each.reason)) for each in loops]
+                loops = Termination(self._bounds)
+                by_property[prop] = [
+                    (each, Found(each.verdict, each.condition, each.reason), partial(loops.live, op))
+                    for op, each in loops.verdicts()
+                ]  # fmt: skip
                 continue
             own = bounds
             if prop != "bounds":
                 own = _OTHERS[prop](self._bounds).verdicts()
-            by_property[prop] = [(self._verdict(prop, access, each), each) for access, each in own.items()]
+            by_property[prop] = [
+                (self._verdict(prop, access, each), each, partial(self._bounds.live, access)) for access, each in own.items()
+            ]  # fmt: skip
         found = [each for prop in properties for each in by_property[prop]]
         weakened = self._relying(bounds) if world.uses_contents else None
         if example is None:
             weakened = Found(UNKNOWN, reason=_NO_SIZES)
-        verdicts = [each if weakened is None else _weakened(each, own, weakened) for each, own in found]
+        verdicts = [(each if weakened is None else _weakened(each, own, weakened), live) for each, own, live in found]
+        said = [self._possible(each, live) for each, live in verdicts]
         return Proof(
             self.prepared.function.sym_name.data, self.specification, tuple(properties),
-            tuple([self._possible(each) for each in verdicts]),
+            tuple(said),
             tuple([*self.specification.assume, *renamed(self.prepared.original), *world.promises]),
             tuple(sorted((example or {}).items())),
-            world.solver.asked, world.solver.steps,
+            world.solver.asked, world.solver.steps, fixed=self._fixed(example),
         )  # fmt: skip
+
+    def _fixed(self, example: Mapping[str, int] | None) -> tuple[str, ...]:
+        """Returns the sizes that have one value. example: sizes that satisfy the assumptions."""
+        if example is None:
+            return fixed(self.specification, axes=self.prepared.asked_axes)
+        world = self._bounds.world
+        values = SingleValues(world.solver, world.base, world.symbols, self._parsed.holds, example)
+
+        def single(sizes: Sequence[Expression]) -> Mapping[Expression, int]:
+            return values.of({each: world.size(each) for each in sizes})
+
+        return fixed(self.specification, single, self.prepared.asked_axes)
 
     def _verdict(self, prop: str, access: Access, found: Found) -> AccessVerdict:
         return AccessVerdict(
@@ -161,13 +182,14 @@ class Prover:
             found.counterexample,
         )  # fmt: skip
 
-    def _possible(self, verdict: AccessVerdict) -> AccessVerdict:
-        """Returns a verdict; unknown if it holds under conditions, for example those of two accesses, that no sizes satisfy."""
-        if verdict.verdict not in SHOWN or self._bounds.has_sizes(verdict.condition):
+    def _possible(self, verdict: AccessVerdict, live: Live) -> AccessVerdict:
+        """Returns a verdict; unknown if it holds under conditions, for example those of several accesses, that leave nothing.
+
+        live: what says that an access is executed, which some launch must do for which the conditions hold.
+        """
+        if verdict.verdict not in SHOWN or self._bounds.is_executed(live, verdict.condition):
             return verdict
-        condition = " and ".join(verdict.condition)
-        reason = f"it holds if {condition}, and no sizes were found for which that and the assumptions hold"
-        return replace(verdict, verdict=UNKNOWN, condition=(), reason=reason)
+        return replace(verdict, verdict=UNKNOWN, condition=(), reason=says_nothing(verdict.condition))
 
     def _relying(self, bounds: dict[Access, Found]) -> Found:
         """Returns how much may be said where what arrays hold was used: no more than that they keep holding it.

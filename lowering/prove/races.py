@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from . import claims
-from .bounds import Bounds
+from .bounds import Bounds, Live
 from .evaluate.values import Pointer
 from .found import SHOWN, Found, joined, shown, worse
 from .locks import Lock, find_locks
@@ -147,6 +147,10 @@ class Races:
         """Returns the conditions under which accesses are inside their array, which is taken for granted then."""
         return joined(*[self._bounds.bounds_of(access).level for access in accesses])
 
+    def _live(self, *accesses: Access) -> list[Live]:
+        """Returns what says that accesses are executed."""
+        return [partial(self._bounds.live, access) for access in dict.fromkeys(accesses)]
+
     def _meeting(self, one: Access, two: Access) -> Found:
         if one.is_ordered and two.is_ordered and one.size == two.size:
             return Found(PROVEN)  # updates of whole elements, as both are at multiples of their size
@@ -155,15 +159,17 @@ class Races:
         world, bounds = self._bounds.world, self._bounds
         pointer = bounds.pointer(one)
         assert isinstance(pointer, Pointer)
-        level = bounds.climb(
+        result = bounds.climb(
             pointer.base, lambda level: world.is_impossible(level, *claims.programs_meet(world, one, two, level)),
-            self._level(one, two),
+            self._live(one, two), self._level(one, two),
         )  # fmt: skip
-        if level is not None:
-            return shown(level)
+        if result.verdict in SHOWN:
+            return result
         found = self._counterexample(one, two)
         if found.counterexample is not None:
             return found
+        if result.reason:
+            return result
         what = f"two programs are not shown to touch different elements: {one.op.name} at {one.line}"
         if one is not two:
             what += f", {two.op.name} at {two.line}"
@@ -175,18 +181,19 @@ class Races:
         world, bounds = self._bounds.world, self._bounds
         pointer = bounds.pointer(access)
         assert isinstance(pointer, Pointer)
-        level = bounds.climb(
+        result = bounds.climb(
             pointer.base,
             lambda level: world.is_impossible(level, *claims.lanes_meet(world, access, level)),
+            self._live(access),
             self._level(access),
         )
-        if level is not None:
-            return shown(level)
+        if result.verdict in SHOWN:
+            return result
         found = bounds.launches.search(world, "races", (access,), claims.lanes_meet(world, access, ()))
         if found is not None:
             return Found(REFUTED, counterexample=found)
         return Found(
-            UNKNOWN, reason="two lanes of the store are not shown to have different elements, or equal values"
+            UNKNOWN, reason=result.reason or "two lanes of the store are not shown to have different elements, or equal values"
         )
 
 

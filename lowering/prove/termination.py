@@ -12,11 +12,12 @@ from xdsl.ir import Operation, Region
 
 from ..tt.analysis.dominance import postorder
 from .bounds import Bounds
-from .evaluate.contexts import bounds_of
+from .evaluate.contexts import bounds_of, context
 from .evaluate.undefined import Undefined
 from .found import SHOWN, Found, joined, shown
 from .preparation import ends_at_once, line_of
 from .proof import TERMINATION, UNKNOWN, AccessVerdict
+from .terms.formulas import Formula
 from .world import ALWAYS, Level
 
 _WAITING = {
@@ -38,7 +39,7 @@ class Termination:
         """Starts with nothing asked. bounds: has the terms."""
         self._bounds = bounds
 
-    def verdicts(self) -> list[AccessVerdict]:
+    def verdicts(self) -> list[tuple[Operation, AccessVerdict]]:
         """Returns the verdict of every loop, in the order of the text. One comes to its end only if all inside it do."""
         own = [
             (op, Found(UNKNOWN, reason=reason) if reason else self._bounds.guarded(partial(self._ends, op)))
@@ -51,7 +52,7 @@ class Termination:
                 if around in inner and (around is not op or found.verdict not in SHOWN):
                     inner[around].append((op, found))
                 around = around.parent_op()
-        return [self._with_inner(op, found, inner[op]) for op, found in own]
+        return [(op, self._with_inner(op, found, inner[op])) for op, found in own]
 
     @staticmethod
     def _with_inner(op: Operation, found: Found, inner: Sequence[tuple[Operation, Found]]) -> AccessVerdict:
@@ -80,11 +81,15 @@ class Termination:
                 yield op, "branches that lead back: whether they ever stop is not modelled"
 
     def _ends(self, loop: Operation) -> Found:
-        level = self._bounds.climb(None, lambda level: self._is_counted(loop, level))
-        if level is not None:
-            return shown(level)
-        reason = "the loop is not shown to count upwards to its end without wrapping"
-        return Found(UNKNOWN, reason=reason)
+        found = self._bounds.climb(None, lambda level: self._is_counted(loop, level), [partial(self.live, loop)])
+        if found.verdict in SHOWN:
+            return found
+        return Found(UNKNOWN, reason=found.reason or "the loop is not shown to count upwards to its end without wrapping")
+
+    def live(self, loop: Operation, level: Level) -> Formula:
+        """Returns that a loop is reached. Raises `NotModelled`."""
+        assert loop.parent is not None
+        return context(self._bounds.world.run(level), loop.parent).formula
 
     def _is_counted(self, loop: Operation, level: Level = ALWAYS) -> bool:
         return bounds_of(self._bounds.world.run(level), loop) is not None

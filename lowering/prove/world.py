@@ -107,9 +107,10 @@ class World:
         self._proven: dict[Formula, bool] = {}
         self._make_symbols()
         self.terms.is_proven = self._is_proven
-        formulas = [each for _, each in specification.assume if not any(True for _ in arrays_in(each))]
-        for assumption in sorted(formulas, key=has_division):  # those without say that divisors are positive
-            self.base.append(self.assumption(assumption))
+        # Those without a division say that divisors are positive.
+        for assumption in sorted([each for _, each in specification.assume], key=has_division):
+            formula = self.assumption(assumption)
+            self.base += [] if formula == TRUE else [formula]
         self.extents: dict[int, Polynomial] = {}
         self.specified: dict[int, Polynomial] = {}
         for name, expression in specification.extents.items():

@@ -98,12 +98,15 @@ class Initialised:
             return not any(True for _ in self._open_questions(access, level))
 
         pointer = self._bounds.pointer(access)
-        level = self._bounds.climb(pointer.base if isinstance(pointer, Pointer) else None, holds)
-        if level is not None:
-            return Found(NEVER) if is_never and not level else shown(level)
+        live = [partial(self._bounds.live, access)]
+        result = self._bounds.climb(pointer.base if isinstance(pointer, Pointer) else None, holds, live)
+        if result.verdict in SHOWN:
+            return Found(NEVER) if is_never and not result.level else result
         found = self._counterexample(access)
         if found is not None:
             return Found(REFUTED, counterexample=found)
+        if result.reason:
+            return result
         question = next(self._open_questions(access, ALWAYS))
         return Found(UNKNOWN, reason=f"{question.what} is not shown to be defined{self._origin(question.value)}")
 

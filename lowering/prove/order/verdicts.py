@@ -115,16 +115,18 @@ class Order(Races):
             return claims.lanes_meet_later(world, one, two, level, loops, pair.carried, is_own)
 
         is_own = not self._is_divided and _is_in_order(pair, self._as_written)
-        level = bounds.climb(
+        result = bounds.climb(
             getattr(pointer, "base", None), lambda level: world.is_impossible(level, *formulas(level, is_own)),
-            self._level(one, two),
+            self._live(one, two), self._level(one, two),
         )  # fmt: skip
-        if level is not None:
-            return shown(level)
+        if result.verdict in SHOWN:
+            return result
         if one.op.name == "tt.store" and two.op.name == "tt.load":
             found = bounds.launches.search(world, ORDER, (two, one), formulas((), is_own))
             if found is not None:
                 return Found(REFUTED, counterexample=found)
+        if result.reason:
+            return result
         return Found(UNKNOWN, reason=f"{self._why(pair, is_own)}{self._example(pair, loops, formulas((), is_own))}")
 
     def _why(self, pair: Pair, is_own: bool) -> str:

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeAlias
 
-from .expressions import Call, Expression, Name, Number, evaluate, names_in, parse_size
+from .expressions import (
+    Call,
+    Expression,
+    Name,
+    Number,
+    Ordered,
+    arrays_in,
+    evaluate,
+    names_in,
+    parse_assumption,
+    parse_size,
+)
 from .specification import Specification
 
+Single: TypeAlias = Callable[[Sequence[Expression]], Mapping[Expression, int]]
+"""Finds which of some sizes have one value under all assumptions, and that."""
 
-def fixed(specification: Specification) -> tuple[str, ...]:
-    """Returns the sizes, extents and numbers of programs that a specification leaves one value: nothing is proven of others."""
+
+def _none(sizes: Sequence[Expression]) -> Mapping[Expression, int]:
+    return {}
+
+
+def fixed(specification: Specification, single: Single = _none, axes: Collection[int] = ()) -> tuple[str, ...]:
+    """Returns the sizes, extents and numbers of programs that a specification leaves one value: nothing is proven of others.
+
+    Args:
+        single: asked about those of which comparisons with numbers, and equations, do not say it by themselves.
+        axes: those along which programs ask which one they are, so that one program written there is a choice, too.
+    """
     parsed = specification.parsed()
     ranges = parsed.ranges()
     values = {name: low for name, (low, high) in ranges.items() if low is not None and low == high}
@@ -19,16 +43,21 @@ def fixed(specification: Specification) -> tuple[str, ...]:
         if not known:
             break
         values |= {name: evaluate(equations[name], values) for name in known}
-    found = [f"{name} == {value}" for name, value in values.items()]
-    for axis, size in zip("xyz", parsed.grid, strict=True):
-        number = _value(size, values)
-        if number is not None and number != 1:
-            found.append(f"{number} programs along {axis}")
+    names = [Name(name) for name in parsed.names() if name not in values]
+    sizes = [*parsed.grid, *parsed.extents.values()]
+    open_ = [*names, *[each for each in sizes if _value(each, values) is None and each not in names]]
+    found = single(list(dict.fromkeys(open_))) if open_ else {}
+    values |= {name.name: found[name] for name in names if name in found}
+    remarks = [f"{name} == {value}" for name, value in values.items()]
+    for axis, size in enumerate(parsed.grid):
+        number = found.get(size, _value(size, values))
+        if number is not None and (size != Number(1) or axis in axes):
+            remarks.append(f"{number} program{'' if number == 1 else 's'} along {'xyz'[axis]}")
     for name, size in parsed.extents.items():
-        number = _value(size, values)
+        number = found.get(size, _value(size, values))
         if number is not None:
-            found.append(f"{name} has {number} elements")
-    return tuple(found)
+            remarks.append(f"{name} has {number} element{'' if number == 1 else 's'}")
+    return tuple(remarks)
 
 
 def _value(size: Expression, values: Mapping[str, int]) -> int | None:
@@ -39,43 +68,69 @@ def _value(size: Expression, values: Mapping[str, int]) -> int | None:
         return None
 
 
-def doubts(specification: Specification, elements: Mapping[str, int], numbers: Mapping[str, int]) -> tuple[str, ...]:
-    """Returns what of a guess is to be looked at: extents that are no product of sizes, and what is assumed of elements.
+def doubts(
+    specification: Specification, elements: Mapping[str, int], numbers: Mapping[str, int],
+    contents: Mapping[str, tuple[int, int]], own: Collection[int], axes: Collection[int],
+) -> tuple[str, ...]:  # fmt: skip
+    """Returns what of a guess is to be looked at: what may be fitted to the launch, and what no launch checks.
 
     An extent with a number added has as many elements as the array of the launch, and so may a kernel need that goes too far by
-    so many.
+    so many. So it is with one that is some times a size, if the kernel has no such number.
 
-    elements: how many each array of the launch has. numbers: the integer parameters of the launch.
+    Args:
+        elements: how many each array of the launch has.
+        numbers: the integer parameters of the launch.
+        contents: the least and the largest element of each array of integers.
+        own: the numbers of the kernel itself, such as extents of its blocks.
+        axes: those along which programs ask which one they are.
     """
     found = []
+    for axis, text in enumerate(specification.grid):
+        if axis in axes and parse_size(text, "grid") == Number(1):
+            found.append(f"grid, axis {'xyz'[axis]}: 1: as in the launch; nothing is said of several programs")
+    programs = {axis.value for axis in specification.parsed().grid if isinstance(axis, Number)}
+    factors = {1, *own, *programs} | {one * two for one in own for two in own}
     for name, text in specification.extents:
         size = parse_size(text, f"extent of {name}")
-        if not _is_usual(size, numbers):
-            own = f"the launch's array has {elements[name]} elements" if name in elements else "chosen to fit the launch"
+        if not _is_usual(size, numbers, factors):
+            own_ = f"the launch's array has {elements[name]} elements" if name in elements else "chosen to fit the launch"
             simple = [one for one, number in numbers.items() if number == elements.get(name)]
             other = f"; {' and '.join(simple)} had that value, too" if simple else ""
-            found.append(f"extent of {name}: {text}: no product of sizes, and may be fitted to a fault; {own}{other}")
+            is_product = _is_usual(size, numbers, None)
+            why = "the kernel has no such number" if is_product else "no product of sizes"
+            found.append(f"extent of {name}: {text}: {why}, and may be fitted to a fault; {own_}{other}")
     for text in specification.assume:
-        if text.startswith("distinct("):
+        assumption = parse_assumption(text)
+        arrays = list(dict.fromkeys(arrays_in(assumption)))
+        if isinstance(assumption, Ordered):
             found.append(f"assume: {text}: it is so in the launch, and no launch checks it")
+        elif arrays:
+            shown = [f"the launch's {name} has {low} to {high}" for name in arrays for low, high in [contents[name]]]
+            found.append(f"assume: {text}: {' and '.join(shown)}, and no launch checks it")
     return tuple(found)
 
 
-def _is_usual(size: Expression, numbers: Mapping[str, int]) -> bool:
-    """Returns whether a size is a product of numbers and parameters, or what rows with a stride reach to."""
+def _is_usual(size: Expression, numbers: Mapping[str, int], factors: Collection[int] | None) -> bool:
+    """Returns whether a size is a product of parameters and of factors, or what rows with a stride reach to.
+
+    factors: numbers that there may be; None: any.
+    """
     match size:
         case Call("+", Call("*", Call("-", rows, Number(1)), stride), columns):
-            return all(_is_product(each, numbers) for each in (rows, stride, columns)) and not isinstance(columns, Number)
-    return _is_product(size, numbers) and any(True for _ in names_in(size))
+            parts = (rows, stride, columns)
+            return all(_is_product(each, numbers, factors) for each in parts) and not isinstance(columns, Number)
+    return _is_product(size, numbers, factors) and any(True for _ in names_in(size))
 
 
-def _is_product(size: Expression, numbers: Mapping[str, int]) -> bool:
+def _is_product(size: Expression, numbers: Mapping[str, int], factors: Collection[int] | None) -> bool:
     match size:
         case Name(name):
             return name in numbers
+        case Number(value):
+            return factors is None or value in factors
         case Call("*", left, right):
-            return _is_product(left, numbers) and _is_product(right, numbers)
-    return isinstance(size, Number)
+            return _is_product(left, numbers, factors) and _is_product(right, numbers, factors)
+    return False
 
 
 __all__ = ["doubts", "fixed"]

@@ -110,9 +110,13 @@ class Solver:
 
         share: the question may take the limit divided by this.
         """
-        parts = list(dict.fromkeys(_flattened(formulas)))
-        found = _UNSAT if FALSE in parts else self._ask(parts, exact=True, share=share)
+        found = self.exact(formulas, share)
         return found.model if found.verdict == "sat" else None
+
+    def exact(self, formulas: Sequence[Formula], share: int = 1) -> Answer:
+        """Returns whether formulas can hold together, products included, with values of atoms. share: as in `model`."""
+        parts = list(dict.fromkeys(_flattened(formulas)))
+        return _UNSAT if FALSE in parts else self._ask(parts, exact=True, share=share)
 
     def check(self, formulas: Sequence[Formula], bounded: bool = False) -> Answer:
         """Returns whether formulas can hold together. bounded: as in `is_impossible`."""

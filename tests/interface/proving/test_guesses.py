@@ -46,6 +46,7 @@ _SCATTER = """tt.func public @k(%y: !tt.ptr<f32>, %idx: !tt.ptr<i32>, %n: i32, %
   tt.store %at, %v, %ok : tensor<32x!tt.ptr<f32>>
   tt.return
 }"""
+_FURTHER = "%j = arith.addi %i, %ns : tensor<128xi32>\n  %at = tt.addptr %ys, %j"
 _SHOWN = ("proven", "proven under")
 
 
@@ -82,12 +83,13 @@ def test_an_extent_of_whole_blocks_is_marked_where_a_mask_is_missing() -> None:
     [
         ("n", True), ("4 * n", True), ("n * m * k", True), ("(n - 1) * m + k", True), ("n**2", True), ("n + 1", False),
         ("(n - 1) * m + 3", False), ("n * m + 64", False), ("128", False), ("128 * cdiv(n, 128)", False), ("n * grid_x", False),
-        ("max(n, 5)", False), ("n - 1", False), ("(n - 2) * m + k", False),
+        ("max(n, 5)", False), ("n - 1", False), ("(n - 2) * m + k", False), ("9 * n * m", True), ("128 * n", True),
+        ("2 * n", False), ("n * 5", False), ("(2 * n - 1) * m + k", False), ("(n - 1) * m + 4 * k", True), ("n * 1", True),
     ],
 )  # fmt: skip
 def test_which_extents_are_natural(extent: str, is_natural: bool) -> None:
     specification = Specification.of((), {"x": extent}, "n")
-    found = doubts(specification, {"x": 50}, {"n": 3, "m": 7, "k": 2})
+    found = doubts(specification, {"x": 50}, {"n": 3, "m": 7, "k": 2}, {}, (3, 4, 32), (0,))
     assert (found == ()) == is_natural, found
 
 
@@ -105,6 +107,120 @@ def test_which_sizes_a_specification_fixes(
     assume: list[str], extents: dict[str, str], grid: str, found: tuple[str, ...]
 ) -> None:
     assert fixed(Specification.of(assume, extents, grid)) == found
+
+
+_RACY = """tt.func public @k(%y: !tt.ptr<i32>, %n: i32) {
+  %block = arith.constant 16 : i32
+  %p = tt.get_program_id x : i32
+  %first = arith.muli %p, %block : i32
+  %some = arith.cmpi slt, %first, %n : i32
+  %l = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+  %ns = tt.splat %n : i32 -> tensor<16xi32>
+  %inside = arith.cmpi slt, %l, %ns : tensor<16xi32>
+  %somes = tt.splat %some : i1 -> tensor<16xi1>
+  %keep = arith.andi %inside, %somes : tensor<16xi1>
+  %v = tt.splat %p : i32 -> tensor<16xi32>
+  %ys = tt.splat %y : !tt.ptr<i32> -> tensor<16x!tt.ptr<i32>>
+  %at = tt.addptr %ys, %l : tensor<16x!tt.ptr<i32>>, tensor<16xi32>
+  tt.store %at, %v, %keep : tensor<16x!tt.ptr<i32>>
+  tt.return
+}"""
+
+
+def test_a_guess_that_leaves_one_program_says_so_wherever_it_is_shown() -> None:
+    """Programs meet in all launches but those of one: `cdiv(n, 16)` with `n <= 16` was guessed, "for all sizes"."""
+    made = jn.kernel.from_ttir(_RACY)
+    proof = made.prove.like(1, np.zeros(10, np.int32), 10)
+    assert proof.verdict("races") in _SHOWN
+    assert "1 program along x" in proof.fixed
+    assert str(proof).startswith("@k, not for all sizes: the specification fixes 1 program along x\n")
+    assert "1 program along x" in json.loads(proof.as_json())["fixed"]
+    assert "1 program along x</code>: nothing is proven of other values" in proof.as_html()
+    assert "all sizes" not in proof.as_html()
+    (doubt,) = proof.doubts
+    assert doubt == "grid, axis x: 1: as in the launch; nothing is said of several programs"
+    assert made.prove.like(3, np.zeros(40, np.int32), 40).verdict("races") == "refuted"
+
+
+def test_a_written_specification_that_leaves_one_program_says_so() -> None:
+    proof = jn.kernel.from_ttir(_RACY).prove(["1 <= n <= 16"], {"y": "n"}, "cdiv(n, 16)")
+    assert proof.ok
+    assert proof.fixed == ("1 program along x",)
+    assert "not for all sizes" in str(proof)
+
+
+@pytest.mark.parametrize("n", [10, 16])
+def test_a_guess_leaves_the_number_of_programs_open_where_as_much_is_proven(n: int) -> None:
+    """Programs beyond the rows store to the last one. `cdiv(n, 16)` with `n <= 16`, one program, was guessed."""
+    made = jn.kernel.from_ttir("""tt.func public @k(%y: !tt.ptr<i32>, %n: i32, %rows: i32) {
+  %p = tt.get_program_id x : i32
+  %one = arith.constant 1 : i32
+  %last = arith.subi %rows, %one : i32
+  %row = arith.minsi %p, %last : i32
+  %f = arith.muli %row, %n : i32
+  %l = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+  %ns = tt.splat %n : i32 -> tensor<16xi32>
+  %in = arith.cmpi slt, %l, %ns : tensor<16xi32>
+  %fs = tt.splat %f : i32 -> tensor<16xi32>
+  %i = arith.addi %fs, %l : tensor<16xi32>
+  %ys = tt.splat %y : !tt.ptr<i32> -> tensor<16x!tt.ptr<i32>>
+  %at = tt.addptr %ys, %i : tensor<16x!tt.ptr<i32>>, tensor<16xi32>
+  tt.store %at, %i, %in : tensor<16x!tt.ptr<i32>>
+  tt.return
+}""")
+    proof = made.prove.like(1, np.zeros(n, np.int32), n, 1)
+    assert proof.verdict("bounds") in _SHOWN
+    assert proof.verdict("races") in _SHOWN
+    assert proof.fixed == proof.doubts == ()
+    assert not any("<=" in each for each in proof.specification.assume)
+
+
+def test_a_kept_proof_says_what_is_fixed(tmp_path: object) -> None:
+    arguments = (["1 <= n <= 16"], {"y": "n"}, "cdiv(n, 16)")
+    for is_recorded in (False, True):
+        proof = jn.kernel.from_ttir(_RACY).prove(*arguments, cache=str(tmp_path))
+        assert (proof.recorded, proof.fixed) == (is_recorded, ("1 program along x",))
+    assert jn.kernel.from_ttir(_RACY).prove.verify(proof.as_json()).fixed == proof.fixed
+
+
+@pytest.mark.parametrize(
+    ("assume", "doubt"),
+    [
+        ("0 <= idx[:] < n", "the launch's idx has 2 to 5, and no launch checks it"),
+        ("0 <= idx[:] <= 5 and n >= 1", "the launch's idx has 2 to 5, and no launch checks it"),
+        ("distinct(idx[:])", "it is so in the launch, and no launch checks it"), ("n >= 1", ""),
+    ],
+)  # fmt: skip
+def test_ranges_of_elements_are_marked_as_what_the_launch_showed(assume: str, doubt: str) -> None:
+    found = doubts(Specification.of(assume, {}, "n"), {}, {"n": 7}, {"idx": (2, 5)}, (), (0,))
+    assert found == ((f"assume: {assume}: {doubt}",) if doubt else ())
+
+
+def test_a_range_that_a_guess_assumes_of_elements_is_marked() -> None:
+    text = _SCATTER.replace("tt.store %at, %v, %ok", "%w = tt.load %at, %ok").replace("%v = ", "%v_ = ")
+    proof = jn.kernel.from_ttir(text).prove.like(13, np.zeros(13 * 29, np.float32), np.arange(13, dtype=np.int32), 13, 29)
+    (doubt,) = proof.doubts
+    assert doubt.startswith("assume: 0 <= idx[:] < n: the launch's idx has 0 to 12")
+    assert f"look at this guess: {doubt}" in str(proof)
+
+
+@pytest.mark.parametrize(("grid", "axes", "is_marked"), [
+    ("1", (0,), True), ("1", (), False), ("n", (0,), False), ("2", (0,), False),
+    (("n", "1"), (0,), False), (("n", "1"), (1,), True),
+])  # fmt: skip
+def test_one_program_is_marked_where_programs_ask_which_they_are(
+    grid: str | tuple[str, ...], axes: tuple[int, ...], is_marked: bool
+) -> None:
+    assert bool(doubts(Specification.of((), {}, grid), {}, {"n": 7}, {}, (), axes)) == is_marked
+
+
+def test_a_factor_that_the_kernel_does_not_have_is_marked() -> None:
+    """The kernel stores where its mask ends, too, n elements further on: a fault, or two halves, which nobody can tell."""
+    text = _TILE.replace("MASK", "slt").replace("%at = tt.addptr %ys, %i", _FURTHER)
+    (doubt,) = jn.kernel.from_ttir(text).prove.like(8, np.zeros(2000, np.float32), 1000).doubts
+    assert doubt.startswith("extent of y: 2 * n: the kernel has no such number, and may be fitted to a fault")
+    two = text.replace("%j = ", "%t = arith.constant dense<2> : tensor<128xi32>\n  %j = ")
+    assert jn.kernel.from_ttir(two).prove.like(8, np.zeros(2000, np.float32), 1000).doubts == ()
 
 
 def test_no_heading_says_all_sizes_where_some_are_fixed() -> None:

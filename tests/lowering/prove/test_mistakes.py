@@ -54,6 +54,59 @@ def test_new_names_are_numbers_that_launches_have_or_that_are_declared(
     assert kernel().prove(assume, {"x": extent}, grid, ("bounds",)).ok
 
 
+@pytest.mark.parametrize(("parameters", "assume", "extent"), [
+    (("B", "H"), ["BH == B*H"], "BH"), (("B", "H"), ["B*H == BH and B >= 1"], "BH"), (("B", "H"), ["BH == B*H"], "B"),
+    (("xnumel",), ["rnumel == 4*xnumel"], "rnumel"), (("xnumel",), ["rnumel == 4*xnumel"], "xnumel"),
+    (("N",), ["N2 == 2*N"], "N2"), (("M",), ["M_pad == cdiv(M, 16) * 16"], "M_pad"), (("n",), ["n1 == n + 1"], "n1"),
+    (("n", "m"), ["nm == n*m"], "nm"), (("stride_x",), ["stride_y == 2 * stride_x"], "stride_y"),
+    (("K", "V"), ["KV == K + V", "V >= KV - K"], "K"), (("D",), ["D2 == D // 2"], "D2"),
+    (("B", "H", "S"), ["BH == B*H", "BHS == BH*S"], "BHS"), (("B", "H", "S"), ["BHS == BH*S", "BH == B*H"], "BHS"),
+    (("n_rows",), ["nrows == n_rows"], "nrows"), (("n_cols", "n"), ["n_col == 4 * n"], "n_col"),
+    (("lda", "K"), ["ldb == 4 * K", "lda >= ldb"], "K"), (("n",), ["number(k)", "n1 == k * n"], "n1"),
+])  # fmt: skip
+def test_a_name_that_an_equation_defines_is_meant(parameters: tuple[str, ...], assume: list[str], extent: str) -> None:
+    """All were refused as slips of a parameter, from which they differ by a letter."""
+    made = kernel(", ".join(["%x: !tt.ptr<i32>", *[f"%{name}: i32" for name in parameters]]))
+    assert made.prove(assume, {"x": extent}, extent, ("bounds",)).ok
+
+
+@pytest.mark.parametrize(("parameters", "assume", "extent", "slip", "near"), [
+    (("n_cols", "n"), ["n_clos == 128"], "n", "n_clos", "n_cols"),
+    (("n_cols", "n"), ["n_col <= 2 * n"], "n", "n_col", "n_cols"),
+    (("lda", "K"), ["ldda == 4 * K"], "K", "ldda", "lda"), (("lda", "K"), ["ldda == K and ldda >= 5"], "K", "ldda", "lda"),
+    (("lda", "K"), ["ldda == 4 * K or K == 1"], "K", "ldda", "lda"),
+    (("stride_x", "n"), ["strid_x == n"], "n", "strid_x", "stride_x"),
+    (("B", "H"), ["BH <= B*H"], "B", "BH", "B"), (("B", "H"), ["BH + 1 == B*H"], "B", "BH", "B"),
+    (("B", "H"), ["BH == B*rows"], "BH", "BH", "B"), (("B", "H"), ["BH == BH*H"], "BH", "BH", "B"),
+    (("B", "H"), ["BH == 64"], "BH", "BH", "B"), (("B", "H"), ["BH != B*H"], "BH", "BH", "B"),
+    (("B", "H"), ["BH == BS*H", "BS == BH*H"], "BH", "BH", "B"),
+    (("xnumel",), ["rnumel >= 4 * xnumel"], "rnumel", "rnumel", "xnumel"),
+    (("n", "m"), ["idx[:] == nm"], "n", "nm", "n"),
+])  # fmt: skip
+def test_a_slip_in_what_defines_nothing_is_refused(
+    parameters: tuple[str, ...], assume: list[str], extent: str, slip: str, near: str
+) -> None:
+    """An equation with numbers alone, one of which nothing is used, an inequality, an alternative, a circle."""
+    made = kernel(", ".join(["%x: !tt.ptr<i32>, %idx: !tt.ptr<i32>", *[f"%{name}: i32" for name in parameters]]))
+    with pytest.raises(jn.UserError, match=f"'{slip}' is no number of the kernel's, and nearly '{near}'; fix: '{near}', or"):
+        made.prove(assume, {"x": extent}, extent, ("bounds",))
+
+
+@pytest.mark.parametrize("assume", ["number(n)", "number(n) and n >= 1", "number(n) or n >= 1", "n >= 1 and number(n_cols)"])
+def test_a_parameter_is_not_declared(assume: str) -> None:
+    """It was taken for the parameter, of which the declaration says nothing."""
+    with pytest.raises(jn.UserError, match=r"number\((n|n_cols)\) declares a new number, and '\1' is one of the kernel's"):
+        kernel().prove([assume], {"x": "n"}, "n")
+
+
+@pytest.mark.parametrize("name", ["num_warps", "num_stages", "num_ctas"])
+def test_how_a_kernel_is_compiled_is_not_declared(name: str) -> None:
+    with pytest.raises(jn.UserError, match=f"{name} is how a kernel is compiled, which no proof depends on"):
+        kernel().prove([f"number({name})", f"{name} == 4"], {"x": "n"}, "n")
+    with pytest.raises(jn.UserError, match=f"number\\({name}\\) declares a new number"):
+        kernel(f"%x: !tt.ptr<i32>, %{name}: i32").prove([f"number({name})"], {"x": name}, name)
+
+
 def test_a_declaration_says_nothing_of_the_number() -> None:
     """It is a number of any sign, and no part of an alternative that would make that true."""
     assert not kernel().prove(["number(m)"], {"x": "n"}, "n + m", ("bounds",)).ok

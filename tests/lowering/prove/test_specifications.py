@@ -124,6 +124,28 @@ def test_nothing_follows_from_assumptions_that_contradict_each_other(assume: lis
         faulty.prove(assume, {"x": "n"}, "cdiv(n, 4)")
 
 
+@pytest.mark.parametrize(
+    ("rest", "is_possible"),
+    [("1 == 2", False), ("n >= 5 and n <= 4", False), ("n < 0", False), ("n >= 5", True), ("(n // 4) == 2", True)],
+)
+def test_what_is_said_of_sizes_beside_elements_is_not_lost(rest: str, is_possible: bool) -> None:
+    """All that was joined to bounds of elements was left out of what contradicts."""
+    made = jn.kernel.from_ttir("""tt.func public @k(%x: !tt.ptr<i32>, %idx: !tt.ptr<i32>, %n: i32) {
+  %p = tt.get_program_id x : i32
+  %a = tt.addptr %idx, %p : !tt.ptr<i32>, i32
+  %i = tt.load %a : !tt.ptr<i32>
+  %b = tt.addptr %x, %i : !tt.ptr<i32>, i32
+  %v = tt.load %b : !tt.ptr<i32>
+  tt.return
+}""")
+    assume, extents = [f"0 <= idx[:] < n and {rest}"], {"x": "n", "idx": "m"}
+    if is_possible:
+        assert made.prove(assume, extents, "m", ("bounds",)).ok
+    else:
+        with pytest.raises(jn.UserError, match="the assumptions contradict each other"):
+            made.prove(assume, extents, "m", ("bounds",))
+
+
 def test_an_access_that_never_runs_is_not_called_proven() -> None:
     proof = kernel().prove(["n == 0"], {"x": "n"}, "4")
     assert [each.verdict for each in proof.accesses if each.prop == "bounds"] == ["never executed"]

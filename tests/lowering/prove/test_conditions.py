@@ -1,0 +1,114 @@
+"""Conditions of verdicts leave launches that execute the access: what is never executed under them is not proven."""
+
+from __future__ import annotations
+
+import joinery as jn
+import pytest
+
+pytest.importorskip("z3")
+
+_LIMIT = 1 << 24
+_NOTHING = "no launch was found in which that and the assumptions hold and it is executed"
+
+
+def _beyond(least: int, what: str = "%p") -> jn.kernel.Kernel:
+    """A kernel that stores to every fourth element from a program, or a size, on. Offsets of 32 bits wrap for many programs."""
+    return jn.kernel.from_ttir(f"""tt.func public @k(%x: !tt.ptr<i32>, %n: i32, %m: i32) {{
+  %four = arith.constant 4 : i32
+  %least = arith.constant {least} : i32
+  %p = tt.get_program_id x : i32
+  %a = arith.muli %p, %four : i32
+  %in = arith.cmpi slt, %a, %n : i32
+  %far = arith.cmpi sge, {what}, %least : i32
+  %keep = arith.andi %in, %far : i1
+  %at = tt.addptr %x, %a : !tt.ptr<i32>, i32
+  tt.store %at, %p, %keep : !tt.ptr<i32>
+  tt.return
+}}""")
+
+
+@pytest.mark.parametrize("least", [0, _LIMIT - 1, _LIMIT, _LIMIT + 5, 1 << 29])
+def test_a_condition_under_which_an_access_is_not_executed_is_none(least: int) -> None:
+    """Below 2**24 programs, which is the condition found, one has a number of `least` or more only if that is below 2**24."""
+    is_executed = least < _LIMIT  # programs are numbered from 0, and n may be as large as it takes
+    proof = _beyond(least).prove(extents={"x": "n"}, grid="grid_x")
+    assert len(proof.accesses) == 3
+    for each in proof.accesses:
+        assert each.verdict == ("proven under" if is_executed else "unknown"), each
+        assert each.condition == (("grid_x <= 2**24",) if is_executed else ())
+    if not is_executed:
+        reasons = {each.prop: each.reason for each in proof.accesses}
+        for prop in ("bounds", "overflow"):
+            assert reasons[prop] == f"it holds if grid_x <= 2**24, and {_NOTHING}"
+        assert "not shown to stay inside its array" in reasons["races"]
+
+
+@pytest.mark.parametrize("least", [1, _LIMIT, 1 << 25, (1 << 31) - 1])
+def test_a_condition_that_leaves_something_takes_the_place_of_one_that_does_not(least: int) -> None:
+    """`m <= 2**24` leaves no program that stores, and would be enough; so would the other condition alone."""
+    proof = _beyond(least, "%m").prove(extents={"x": "n"}, grid="grid_x")
+    for each in proof.accesses:
+        assert (each.verdict, each.condition) == ("proven under", ("grid_x <= 2**24",)), each
+
+
+def test_what_is_wrong_beyond_a_condition_that_leaves_nothing_is_still_refuted() -> None:
+    made = jn.kernel.from_ttir("""tt.func public @k(%x: !tt.ptr<i32>, %n: i32) {
+  %p = tt.get_program_id x : i32
+  %is = arith.cmpi sge, %p, %n : i32
+  %at = tt.addptr %x, %p : !tt.ptr<i32>, i32
+  tt.store %at, %p, %is : !tt.ptr<i32>
+  tt.return
+}""")
+    assert made.prove(["n >= 1"], {"x": "n"}, "grid_x", ("bounds",)).verdict("bounds") == "refuted"
+
+
+_TWO = """tt.func public @k(%x: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i32, %m: i32) {
+  %c = arith.constant 128 : i32
+  %least = arith.constant LEAST : i32
+  %p = tt.get_program_id x : i32
+  %a = arith.muli %m, %c : i32
+  %from = tt.addptr %x, %a : !tt.ptr<i32>, i32
+  %v = tt.load %from : !tt.ptr<i32>
+  %in = arith.cmpi slt, %p, %n : i32
+  %far = arith.cmpi sge, %m, %least : i32
+  %keep = arith.andi %in, %far : i1
+  %at = tt.addptr %y, %p : !tt.ptr<i32>, i32
+  tt.store %at, %p, %keep : !tt.ptr<i32>
+  tt.return
+}"""
+
+
+@pytest.mark.parametrize(("least", "is_executed"), [(5, True), (_LIMIT - 1, True), (_LIMIT, False), (1 << 30, False)])
+def test_conditions_of_several_accesses_leave_each_of_them_something(least: int, is_executed: bool) -> None:
+    """The load is inside its array for m < 2**24 alone, and the store meets nothing else only if it is."""
+    made = jn.kernel.from_ttir(_TWO.replace("LEAST", str(least)))
+    proof = made.prove(["m >= 0"], {"x": "128 * m + 1", "y": "n"}, "n", ("bounds", "races"))
+    found = {(each.prop, each.array): each for each in proof.accesses}
+    condition = ("128 * m + 1 <= 2**31 - 1",)
+    assert found["bounds", "x"].condition == found["races", "x"].condition == condition
+    assert found["bounds", "y"].verdict == "proven"
+    store = found["races", "y"]
+    assert (store.verdict, store.condition) == (("proven under", condition) if is_executed else ("unknown", ()))
+    assert (_NOTHING in store.reason) != is_executed
+
+
+@pytest.mark.parametrize(("least", "verdict"), [
+    (7, "proven under"), (_LIMIT, "proven under"), ((1 << 31) - (1 << 16), "unknown"),
+])  # fmt: skip
+def test_a_loop_that_is_not_reached_under_a_condition_is_not_shown_to_end(least: int, verdict: str) -> None:
+    made = jn.kernel.from_ttir(f"""tt.func public @k(%x: !tt.ptr<i32>, %n: i32) {{
+  %zero = arith.constant 0 : i32
+  %step = arith.constant 1024 : i32
+  %least = arith.constant {least} : i32
+  %p = tt.get_program_id x : i32
+  %far = arith.cmpi sge, %p, %least : i32
+  scf.if %far {{
+    scf.for %i = %zero to %n step %step : i32 {{
+      tt.store %x, %i : !tt.ptr<i32>
+    }}
+  }}
+  tt.return
+}}""")
+    (found,) = made.prove(["n >= 1"], {"x": 1}, "n", ("termination of loops",)).accesses
+    assert found.verdict == verdict, found
+    assert (found.condition == ()) == (_NOTHING in found.reason)
