@@ -1,4 +1,4 @@
-"""Quotients and remainders of integers against Python's own: vectors are divided by floats, and by known numbers in other ways."""
+"""Quotients and remainders of integers against Python's own: vectors are divided by floats, or by known numbers."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ that, those of 32 bits float64 (p = 53), and so do 64 bits as long as both are b
 
 from __future__ import annotations
 
-from .ir import Function
-from .values import V, bits, const, element, lanes, number_of, with_element
+from ..ir import Function
+from ..values import V, bits, const, element, lanes, number_of, with_element
 
 _SIGNED = {"sdiv": True, "srem": True, "udiv": False, "urem": False}
 _LARGEST = 1 << 52
@@ -27,10 +27,7 @@ def divided(f: Function, instruction: str, a: V, b: V) -> V:
     by_shifting = known is not None and known > 0 and known & (known - 1) == 0
     if by_shifting or (known is not None and width < 64):
         return f.binary(instruction, a, b)
-    if width == 64:
-        quotient = _quotient_of_64_bits(f, a, b, signed)
-    else:
-        quotient = _quotient(f, a, b, signed, width)
+    quotient = _quotient_of_64_bits(f, a, b, signed) if width == 64 else _quotient(f, a, b, signed, width)
     if instruction.endswith("div"):
         return quotient
     return f.binary("sub", a, f.binary("mul", quotient, b))
