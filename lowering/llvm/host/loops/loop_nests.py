@@ -14,12 +14,12 @@ from functools import partial
 
 from .....promotion.errors import UnsupportedError
 from ....target import CACHE_LINE
-from ...division import DIVIDE
 from ...elementwise import (
     memory_size,
     to_memory,
 )
 from ...ir import mangle
+from ...quotients.division import DIVIDE
 from ...values import TRUE, V, const, i32, lanes, vector
 from ..evaluate import Evaluator
 from ..memory.gathers import are_few_apart, store_apart
