@@ -27,6 +27,8 @@ MINIMUM_SAMPLE = 200e-6  # seconds; shorter calls are timed in blocks of this le
 WARM_UP_CALLS = 2
 WARM_UP_TIME = 20e-3  # seconds
 SAMPLES_PER_ROUND = 3
+LONG_ROUND = 1.0  # seconds; of a brief measurement such rounds are fewer
+BRIEF_ROUNDS, BRIEF_PROCESSES = 3, 2
 LIMIT = "machine's limit"
 
 
@@ -157,32 +159,39 @@ def sample(
     minimum_rounds: int = 7,
     limit: Callable[[], float] | None = None,
     clock: Callable[[], float] = time.perf_counter,
+    brief: bool = False,
 ) -> dict[str, list[float]]:
     """Time the contenders in turn for about `seconds`, at least `minimum_rounds` times; return seconds per call.
 
     `limit` measures itself and returns the seconds; it runs once in every round, under the name `LIMIT`. `clock` is
-    `time.process_time` where a busy machine is to count the processor time of all threads instead.
+    `time.process_time` where a busy machine is to count the processor time of all threads instead. `brief`: calls that are as
+    long as a warm-up are made once for it and timed once a round, and long rounds are three.
     """
     timers = {c.name: timeit.Timer(c.statement, timer=clock, globals=dict(c.names)) for c in contenders}
     if len(timers) != len(contenders):
         raise ValueError(f"two contenders share a name: {[c.name for c in contenders]}")
     block = {}
+    calls_of = {}  # calls of a warm-up, and samples of a round
     for contender in contenders:
-        timers[contender.name].timeit(WARM_UP_CALLS)
+        timers[contender.name].timeit(1 if brief else WARM_UP_CALLS)
         once = timers[contender.name].timeit(1)
         block[contender.name] = max(1, math.ceil(MINIMUM_SAMPLE / max(once, 1e-9)))
+        calls_of[contender.name] = (1, 1) if brief and once >= WARM_UP_TIME else (WARM_UP_CALLS, SAMPLES_PER_ROUND)
         settle(contender.spins)
     samples: dict[str, list[float]] = {c.name: [] for c in contenders}
     if limit is not None:
         samples[LIMIT] = []
-    end = time.perf_counter() + seconds
+    start = time.perf_counter()
     turn = 0
-    while turn < minimum_rounds or time.perf_counter() < end:
+    while turn < minimum_rounds or time.perf_counter() < start + seconds:
+        if brief and turn >= BRIEF_ROUNDS and time.perf_counter() - start > turn * LONG_ROUND:
+            break
         first = turn % len(contenders)
         for contender in [*contenders[first:], *contenders[:first]]:
             timer, calls = timers[contender.name], block[contender.name]
-            warm_up(timer, calls)
-            times = [timer.timeit(calls) / calls for _ in range(SAMPLES_PER_ROUND)]
+            before, count = calls_of[contender.name]
+            warm_up(timer, calls, before)
+            times = [timer.timeit(calls) / calls for _ in range(count)]
             samples[contender.name].append(statistics.median(times))
             settle(contender.spins)
         if limit is not None:
@@ -236,10 +245,11 @@ def settle(spins: bool) -> None:
     )
 
 
-def warm_up(timer: timeit.Timer, calls: int) -> None:
-    """Call until caches are filled and the library's threads are awake and each on a processor of its own."""
+def warm_up(timer: timeit.Timer, calls: int, least: int = WARM_UP_CALLS) -> None:
+    """Call until caches are filled and the library's threads are awake and each on a processor of its own, `least` times at
+    least."""
     end = time.perf_counter() + WARM_UP_TIME
-    timer.timeit(WARM_UP_CALLS)
+    timer.timeit(least)
     while time.perf_counter() < end:
         timer.timeit(calls)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from cases import SIDE, Case, Work, random, wide
-from harness import Contender, Measurement
+from harness import BRIEF_PROCESSES, Contender, Measurement
 from peers import Peers, call
 from startup import fresh_processes
 
@@ -118,24 +118,25 @@ def attention(length: int) -> Callable[[Peers], Case]:
     return make
 
 
-def interpreted(name: str, size: int) -> Callable[[Peers], Measurement]:
+def interpreted(name: str, size: int) -> Callable[..., Measurement]:
     """Measures the text, natively, against the source in Triton's interpreter mode, which runs in processes
     of its own."""
 
-    def measure(peers: Peers) -> Measurement:
+    def measure(peers: Peers, brief: bool = False) -> Measurement:
         samples: dict[str, list[float]] = {}
         ours: tuple[str, ...] = ()
+        rounds = 1 if brief else INTERPRETER_ROUNDS
         if "joinery" in peers.modules:
             run, ours = _ours(peers, name, size), ("joinery, text",)
             run()
             samples["joinery, text"] = []
-            for _ in range(INTERPRETER_ROUNDS):
+            for _ in range(rounds):
                 start = time.perf_counter()
                 run()
                 samples["joinery, text"].append(time.perf_counter() - start)
         if _has_triton():
             script = [sys.executable, str(HERE / "triton_interpreter.py"), name, str(size)]
-            samples |= fresh_processes({"triton, interpreter mode": script}, INTERPRETER_ROUNDS)
+            samples |= fresh_processes({"triton, interpreter mode": script}, rounds)
         return Measurement(f"interpreter: {name} {size}", "", samples, ours)
 
     return measure
@@ -191,11 +192,11 @@ print(time.perf_counter() - start)
 """
 
 
-def compilation(name: str) -> Callable[[Peers], Measurement]:
+def compilation(name: str) -> Callable[..., Measurement]:
     """Measures from text to machine code, as the second kernel of a process. Triton compiles the same text to
     a cubin."""
 
-    def measure(peers: Peers) -> Measurement:
+    def measure(peers: Peers, brief: bool = False) -> Measurement:
         commands: dict[str, list[str]] = {}
         ours: tuple[str, ...] = ()
         if "joinery" in peers.modules:
@@ -203,7 +204,8 @@ def compilation(name: str) -> Callable[[Peers], Measurement]:
             ours = ("joinery, text",)
         if _has_triton():
             commands["triton, sm_80"] = [sys.executable, "-c", TRITON_COMPILE, str(KERNELS), name]
-        return Measurement(f"compile text: {name}", "", fresh_processes(commands, 5), ours)
+        samples = fresh_processes(commands, BRIEF_PROCESSES if brief else 5)
+        return Measurement(f"compile text: {name}", "", samples, ours)
 
     return measure
 
@@ -219,7 +221,7 @@ KERNEL_CASES: dict[str, Callable[[Peers], Case]] = {
     "text-attention-1024": attention(1024),
     "text-attention-4096": attention(4096),
 }
-KERNEL_MEASUREMENTS: dict[str, Callable[[Peers], Measurement]] = {
+KERNEL_MEASUREMENTS: dict[str, Callable[..., Measurement]] = {
     "interpreter-vec-add": interpreted("vec_add", 1 << 22),
     "interpreter-softmax": interpreted("softmax", 1024),
     "interpreter-layer-norm": interpreted("layer_norm", 1024),

@@ -3,7 +3,7 @@
 python benchmarks/run.py                       everything that can be imported
 python benchmarks/run.py softmax call          only these cases
 python benchmarks/run.py --peers-only          the baseline without joinery
-python benchmarks/run.py --quick               five rounds of each case, for a first look
+python benchmarks/run.py --quick               five rounds of each case, three of long ones, for a first look
 
 The tables are also written as Markdown and HTML pages, to out/bench (`report.py`).
 """
@@ -60,7 +60,7 @@ def main() -> int:
     parser.add_argument("cases", nargs="*", help="names of cases; all of them when none is given")
     parser.add_argument("--threads", type=int, default=2, help="threads for everybody (default: 2)")
     parser.add_argument("--seconds", type=float, default=4.0, help="sampling time per case (default: 4)")
-    parser.add_argument("--quick", action="store_true", help="five rounds of each case")
+    parser.add_argument("--quick", action="store_true", help="five rounds of each case, three of long ones")
     parser.add_argument("--peers-only", action="store_true", help="leave joinery out")
     parser.add_argument(
         "--output", type=Path, help="result file (default: benchmarks/results/DATE[-peers].json)"
@@ -102,11 +102,11 @@ def main() -> int:
             foreign = ForeignLoad()
             ours = tuple(contender.name for contender in case.contenders if contender.ours)
             limit, reason = case.work.limit(machine, options.threads)
-            samples = sample(case.contenders, options.seconds, 5 if options.quick else 7, limit)
+            samples = sample(case.contenders, options.seconds, 5 if options.quick else 7, limit, brief=options.quick)
             measurement = Measurement(case.name, reason, samples, ours)
             del case, limit
         else:
-            measurement = measurements_of[name](peers)
+            measurement = measurements_of[name](peers, options.quick)
         load = foreign.processors()
         if load is not None and load > 0.05:
             measurement.notes["disturbed"] = f"other processes used {load:.2f} processors meanwhile"

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from harness import Measurement
+from harness import BRIEF_PROCESSES, Measurement
 from peers import Peers
 
 HERE = Path(__file__).resolve().parent
@@ -39,7 +39,7 @@ def fresh_processes(commands: Mapping[str, list[str]], rounds: int) -> dict[str,
     return samples
 
 
-def imports(peers: Peers) -> Measurement:
+def imports(peers: Peers, brief: bool = False) -> Measurement:
     """Measures imports. `import joinery` loads its parts on first use, so a second line also imports what a
     graph needs."""
     statements = {name: name for name in peers.modules}
@@ -51,14 +51,14 @@ def imports(peers: Peers) -> Measurement:
         name: [sys.executable, "-c", IMPORT.format(statement=statement)]
         for name, statement in statements.items()
     }
-    return Measurement("import", "", fresh_processes(commands, ROUNDS), ours)
+    return Measurement("import", "", fresh_processes(commands, BRIEF_PROCESSES if brief else ROUNDS), ours)
 
 
-def compilation(task: str, moment: str, rounds: int) -> Callable[[Peers], Measurement]:
+def compilation(task: str, moment: str, rounds: int) -> Callable[..., Measurement]:
     """Measures from graph to first result: the process's first compilation, which may load compilers, a later
     one, or with all imports."""
 
-    def measure(peers: Peers) -> Measurement:
+    def measure(peers: Peers, brief: bool = False) -> Measurement:
         with tempfile.TemporaryDirectory(prefix="joinery-bench-") as cache:
             script = str(HERE / "compile_once.py")
             commands = {
@@ -71,12 +71,13 @@ def compilation(task: str, moment: str, rounds: int) -> Callable[[Peers], Measur
                 commands["joinery (cold)"] = [sys.executable, script, task, "joinery", moment, "none"]
                 commands["joinery (cached)"] = [sys.executable, script, task, "joinery", moment, cache]
                 ours = ("joinery (cold)", "joinery (cached)")
-            return Measurement(f"compile {task}, {moment}", "", fresh_processes(commands, rounds), ours)
+            samples = fresh_processes(commands, min(rounds, BRIEF_PROCESSES) if brief else rounds)
+            return Measurement(f"compile {task}, {moment}", "", samples, ours)
 
     return measure
 
 
-STARTUP_CASES: dict[str, Callable[[Peers], Measurement]] = {
+STARTUP_CASES: dict[str, Callable[..., Measurement]] = {
     "import": imports,
     "process-ten-ops": compilation("ten-ops", "process", ROUNDS),
     "compile-ten-ops": compilation("ten-ops", "later", ROUNDS),

@@ -3,7 +3,7 @@
 `emit` names an op of the block IR where one op is the whole meaning: "arith.addf", or with a predicate "arith.cmpi slt".
 Otherwise it names an emitter of `lowering/tile/elements/scalar.py`:
 
-    @identity      the operand itself (bool, int, uint)
+    @identity      the operand itself (bool, int, uint, float)
     @false         false everywhere: no integer is NaN (bool, int, uint)
     @not           all bits flipped (bool, int, uint)
     @negate        0 - x, wrapping (int, uint)
@@ -50,6 +50,8 @@ from . import demands, shape
 from .opdef import Demand, OpDef
 
 _ONE_ULP = 2.0
+STORED = 65
+"""The cost of what is stored, not computed at two places: more than the scheduler repeats (`lowering/schedule/body.py`)."""
 
 
 def _emit(**texts: str) -> Mapping[str, str]:
@@ -270,6 +272,8 @@ PARTS = (
          demand=demands.bounded),
     _row("multiply_add", 3, "x * y + z, rounded once, as in products of matrices. Convolutions of single channels are made of "
          "it.", JOIN_FLOAT, _emit(float="math.fma"), ulp=1, traits="internal"),
+    _row("contiguous", 1, "x, stored side by side: what reads it at several places, one after the other, reads memory.", JOIN,
+         _numbers("@identity", "@identity", boolean="@identity"), traits="internal", cost=STORED),
     _row("sum_of_four", 5, "The first k products of a · w0 + b · w1 + c · w2 + d · w3, summed in int32: w0 … w3 are the bytes "
          "of the last operand, signed, from the lowest. Convolutions of single channels are sums of these.", JOIN,
          _emit(int="@sum_of_four"), traits="internal", attrs=("k",), demand=demands.four, cost=8),

@@ -239,6 +239,11 @@ def mul_bounded(symbol: BoundSymbol, x: Array, y: Array) -> Array:
     return to_dtype(double(x) * double(y), symbol.dtype)
 
 
+@row("contiguous")
+def contiguous(symbol: BoundSymbol, x: Array) -> Array:
+    return x
+
+
 @row("multiply_add")
 def multiply_add(symbol: BoundSymbol, x: Array, y: Array, z: Array) -> Array:
     high, low = two_product(double(x), double(y))

@@ -18,12 +18,13 @@ from ...promotion.dtype import BY_MLIR_NAME
 from ...promotion.errors import UnsupportedError
 from ..tt.facts import APPROXIMATE, CONTRACT, IN_RANGE, NOT_POSITIVE, PORTABLE, REDUCED, SHORT, WEIGHT, allows
 from ..tt.types import numpy_dtype, scalar_type
-from . import conversions, division
+from . import conversions
 from .calls import emit_call
 from .ir import Function, mangle
 from .math import approximate
 from .math.library import MATH, emit_math
 from .math.recipes import Form
+from .quotients import division, integers
 from .sign_masks import compared, lowest_bit
 from .values import (
     FALSE,
@@ -199,6 +200,7 @@ INSTRUCTION = {
     "arith.divsi": "sdiv", "arith.divui": "udiv", "arith.remsi": "srem", "arith.remui": "urem",
 }  # fmt: skip
 
+_INTEGER_DIVISIONS = frozenset({"arith.divsi", "arith.divui", "arith.remsi", "arith.remui"})
 _CONTRACTED = frozenset({"arith.addf", "arith.subf", "arith.mulf"})
 
 
@@ -354,6 +356,8 @@ def emit_map(
         return f.pure(
             f'call i64 asm "{_SHIFTS[op]} $0, $1, $2;", "=l,l,r"(i64 {xs[0].operand()}, i32 {amount.operand()})', "i64"
         )
+    if op in _INTEGER_DIVISIONS and integers.may_divide(f, xs[0]):
+        return integers.divided(f, INSTRUCTION[op], xs[0], xs[1])
     if op in INSTRUCTION:
         return round_register(f, f.binary(instruction(op, attrs), xs[0], xs[1]), elem)
     if op in INTEGER_CHOICE:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ....promotion.errors import UnsupportedError
-from .. import division
 from ..conversions import CLAMPED
 from ..elementwise import emit_map, is_elementwise
+from ..quotients import division
 from ..syntax import attributes, element_name, is_tensor, shape_of
 from ..values import V, integer, is_integer
 from .codes.fours import sum_of_four

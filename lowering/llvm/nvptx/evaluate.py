@@ -11,7 +11,6 @@ from ....promotion.dataclass import dataclass
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import to_unique
 from ...tt.facts import APPROXIMATE, CONTRACT, IN_RANGE, allows
-from ..division import divide_all
 from ..elementwise import (
     INSTRUCTION,
     NARROW,
@@ -27,6 +26,7 @@ from ..elementwise import (
 from ..math import approximate
 from ..math.library import INSTRUCTIONS
 from ..op_lines import NodeLines
+from ..quotients.division import divide_all
 from ..values import ConstantInt, V, const, is_constant, is_integer, poison
 from .convert_layout import Moves
 from .functions import called

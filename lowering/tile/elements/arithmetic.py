@@ -18,6 +18,7 @@ from xdsl.ir import OpResult, SSAValue
 from ....promotion.dtype import DType
 from ...tt.builder.block_builder import BlockBuilder
 from ...tt.facts import IN_RANGE, SHORT, WEIGHT
+from ...tt.transforms.folding import constant_of
 from ...tt.types import I1, I64, elem, shape_of
 from .conversions import like
 
@@ -27,13 +28,6 @@ MAX_UNROLLED_POWER = 64
 """Integer powers with a known exponent up to this become a chain of multiplications."""
 
 
-def _both_signs_differ(b: BlockBuilder, remainder: SSAValue, divisor: SSAValue) -> SSAValue:
-    """Emits whether remainder != 0 and the signs of remainder and divisor differ."""
-    zero = like(b, 0, remainder)
-    differ = b.cmpi("slt", b.binary("arith.xori", remainder, divisor), zero)
-    return b.binary("arith.andi", b.cmpi("ne", remainder, zero), differ)
-
-
 class _Division:
     """Integer division with a divisor that is safe to divide by."""
 
@@ -41,53 +35,77 @@ class _Division:
         self.b = b
         self.a, self.divisor = operands
         self.zero, one = like(b, 0, self.a), like(b, 1, self.a)
-        self.by_zero = b.cmpi("eq", self.divisor, self.zero)
         self.signed = dtype.kind == "int"
-        unsafe = self.by_zero
-        if self.signed:
-            self.by_minus_one = b.cmpi("eq", self.divisor, like(b, -1, self.a))
-            unsafe = b.binary("arith.ori", unsafe, self.by_minus_one)
-        self.safe = b.select(unsafe, one, self.divisor)
-        self.quotient = b.binary("arith.divsi" if self.signed else "arith.divui", self.a, self.safe)
+        known = constant_of(self.divisor)
+        self.known = None if known == 0 or (self.signed and known == -1) else known
+        self.safe = self.divisor
+        if self.known is None:
+            self.by_zero = unsafe = b.cmpi("eq", self.divisor, self.zero)
+            if self.signed:
+                self.by_minus_one = b.cmpi("eq", self.divisor, like(b, -1, self.a))
+                unsafe = b.binary("arith.ori", unsafe, self.by_minus_one)
+            self.safe = b.select(unsafe, one, self.divisor)
 
-    def remainder(self) -> SSAValue:
-        product = self.b.binary("arith.muli", self.quotient, self.safe)
+    def shift(self) -> int | None:
+        """Returns the power of two that the divisor is known to be; None if it is none."""
+        known = self.known
+        return None if known is None or known <= 0 or known & (known - 1) else known.bit_length() - 1
+
+    def quotient(self) -> SSAValue:
+        return self.b.binary("arith.divsi" if self.signed else "arith.divui", self.a, self.safe)
+
+    def remainder(self, quotient: SSAValue) -> SSAValue:
+        product = self.b.binary("arith.muli", quotient, self.safe)
         return self.b.binary("arith.subi", self.a, product)
+
+    def differs_in_sign(self, remainder: SSAValue) -> SSAValue:
+        """Emits whether a remainder is not 0 and has another sign than the divisor."""
+        b, zero = self.b, self.zero
+        if self.known is not None:
+            return b.cmpi("slt" if self.known > 0 else "sgt", remainder, zero)
+        differ = b.cmpi("slt", b.binary("arith.xori", remainder, self.safe), zero)
+        return b.binary("arith.andi", b.cmpi("ne", remainder, zero), differ)
 
     def finish_quotient(self, quotient: SSAValue) -> SSAValue:
         b = self.b
+        if self.known is not None:
+            return quotient
         if self.signed:
             quotient = b.select(self.by_minus_one, b.binary("arith.subi", self.zero, self.a), quotient)
         return b.select(self.by_zero, self.zero, quotient)
 
     def finish_remainder(self, remainder: SSAValue) -> SSAValue:
-        return self.b.select(self.by_zero, self.a, remainder)
+        return remainder if self.known is not None else self.b.select(self.by_zero, self.a, remainder)
 
 
 def trunc_div_integer(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     division = _Division(b, operands, dtype)
-    return division.finish_quotient(division.quotient)
+    return division.finish_quotient(division.quotient())
 
 
 def rem_integer(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     division = _Division(b, operands, dtype)
-    return division.finish_remainder(division.remainder())
+    return division.finish_remainder(division.remainder(division.quotient()))
 
 
 def floor_div_integer(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     division = _Division(b, operands, dtype)
-    quotient = division.quotient
+    if (shift := division.shift()) is not None:
+        return b.binary("arith.shrsi" if division.signed else "arith.shrui", division.a, like(b, shift, division.a))
+    quotient = division.quotient()
     if division.signed:
-        down = _both_signs_differ(b, division.remainder(), division.safe)
+        down = division.differs_in_sign(division.remainder(quotient))
         quotient = b.select(down, b.binary("arith.subi", quotient, like(b, 1, quotient)), quotient)
     return division.finish_quotient(quotient)
 
 
 def mod_integer(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     division = _Division(b, operands, dtype)
-    remainder = division.remainder()
+    if (shift := division.shift()) is not None:
+        return b.binary("arith.andi", division.a, like(b, (1 << shift) - 1, division.a))
+    remainder = division.remainder(division.quotient())
     if division.signed:
-        up = _both_signs_differ(b, remainder, division.safe)
+        up = division.differs_in_sign(remainder)
         remainder = b.select(up, b.binary("arith.addi", remainder, division.safe), remainder)
     return division.finish_remainder(remainder)
 

@@ -44,7 +44,7 @@ class Call:
 
 _INTEGERS = ("int", "uint")
 EMITTERS: dict[str, dict[str, a.Emitter]] = {
-    "@identity": dict.fromkeys(("bool", *_INTEGERS), a.identity),
+    "@identity": dict.fromkeys(("bool", *_INTEGERS, "float"), a.identity),
     "@false": dict.fromkeys(("bool", *_INTEGERS), a.false),
     "@not": dict.fromkeys(("bool", *_INTEGERS), a.bitwise_not),
     "@negate": dict.fromkeys(_INTEGERS, a.negate_integer),

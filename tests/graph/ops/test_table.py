@@ -148,6 +148,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "where_below": lambda x, y, z: np.where(y < z, x, np.zeros_like(x)),
     "x_phi": lambda x: x * scipy.special.ndtr(x), "x_sigmoid": lambda x: logistic(x, 1.0),
     "x_sigmoid_quick": lambda x: logistic(x, 1.702), "div_approximate": np.true_divide, "atan_ratio": np.arctan,
+    "contiguous": lambda x: x,
     "multiply_add": lambda x, y, z: (x.astype(np.longdouble) * y + z).astype(x.dtype),
     "x_sigmoid_tanh": lambda x: logistic(x, 2 * np.sqrt(2 / np.pi), 0.044715),
     "trunc_div": lambda x, y: np.trunc(np.true_divide(x, y)), "pow": np.power,

@@ -97,6 +97,11 @@ def popcount(body: Body, call: Call, x: str) -> str:
     return body.cast(value, uint64, call.result)
 
 
+@writes("contiguous")
+def contiguous(body: Body, call: Call, x: str) -> str:
+    return body.node("Identity", x)
+
+
 @writes("multiply_add")
 def multiply_add(body: Body, call: Call, x: str, y: str, total: str) -> str:
     """Round twice, where the op rounds once."""

@@ -11,9 +11,9 @@ from typing import Any
 
 from ....target import HostTarget
 from ....tt.facts import IN_RANGE
-from ... import division
 from ...conversions import NEAREST
 from ...elementwise import constant
+from ...quotients import division
 from ...values import ConstantFloat
 from ..nodes import Map, Node, Splat, View
 from .magnitudes import largest, limits

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ... import division
+from ...quotients import division
 from ...values import lanes
 from ..evaluate import Evaluator
 from ..nodes import Map, Node, Splat, View

@@ -14,12 +14,12 @@ from functools import partial
 
 from .....promotion.errors import UnsupportedError
 from ....target import CACHE_LINE
-from ...division import DIVIDE
 from ...elementwise import (
     memory_size,
     to_memory,
 )
 from ...ir import mangle
+from ...quotients.division import DIVIDE
 from ...values import TRUE, V, const, i32, lanes, vector
 from ..evaluate import Evaluator
 from ..memory.gathers import are_few_apart, store_apart
@@ -108,16 +108,18 @@ class LoopNests:
     def mark_prefetches(self, nodes: Sequence[Node], spilled: Sequence[Node]) -> None:
         """Marks the loads that prefetch the next row, in the last nest that reads a row.
 
-        The hardware alone does not overlap the arithmetic of a row with its memory traffic. What is below a spilled
-        value is not read again.
+        The hardware alone does not overlap the arithmetic of a row with its memory traffic, but for some processors in one pass
+        over rows. What is below a spilled value is not read again.
         """
         self.ev.prefetching = set()
         stack = [(node, False) for node in nodes]
         below = {id(node) for node in spilled}
         seen: set[tuple[int, bool]] = set()
+        one_pass = not spilled
         while stack:
             node, last = stack.pop()
             last = last or id(node) in below
+            one_pass = one_pass and not isinstance(node, Stored) and id(node) not in self.ev.replacement
             if (id(node), last) in seen:
                 continue
             seen.add((id(node), last))
@@ -134,6 +136,8 @@ class LoopNests:
                     stack.extend((operand, last) for operand in node.operands)
                 case View():
                     stack.append((node.source, last))
+        if one_pass and self.ev.target.follows_streams:
+            self.ev.prefetching = set()
 
     def reused_values(self, nodes: Sequence[Node], shape: tuple[int, ...]) -> list[Map]:
         """Returns the expensive values inside the nest that a later nest reads again, outermost first."""

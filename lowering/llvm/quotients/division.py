@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .ir import Function
-from .values import V, const, lanes, vector, with_element
+from ..ir import Function
+from ..values import V, const, lanes, vector, with_element
 
 DIVIDE, RECIPROCAL = "joinery.divide", "joinery.reciprocal"
 ROUNDED = "joinery.rounded"
