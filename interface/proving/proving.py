@@ -337,7 +337,8 @@ def _describes(specification: Specification, launch: Launch) -> bool:
     for name, (low, high) in parsed.ranges_of_contents(names).items():
         least, most = launch.contents.get(name, (0, 0))
         holds &= (low is None or low <= least) and (high is None or most <= high)
-    return holds and not parsed.ordered("sorted") and not parsed.points() and parsed.ordered("distinct") <= launch.distinct
+    is_looked_at = not parsed.ordered("sorted") and not parsed.points() and not parsed.starts()
+    return holds and is_looked_at and parsed.ordered("distinct") <= launch.distinct
 
 
 def launch_arguments(

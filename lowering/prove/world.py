@@ -17,6 +17,7 @@ from .evaluate.values import Condition, Contents, Integer, Pointer, Unknown, Val
 from .preparation import Access, PreparedFunction, ProofParameter, claims_of
 from .specify.expressions import (
     Assumption,
+    AtLaunch,
     Call,
     Comparison,
     Declared,
@@ -87,6 +88,7 @@ class World:
         extents: by position of a pointer parameter, how many elements its array has: at least those that are specified. Of a
             descriptor it is the array's own number, since its tensor fits that, and not the specified one.
         specified: by position of a pointer parameter, the extent that the specification says.
+        starts: by position of a pointer parameter, what all elements of its array are when the launch begins.
         promises: what the text promises of sizes, as assumptions.
         offsets: the offsets of accesses that are inside their arrays, by conditions.
         filled: that arrays of which no extent is said, but which have elements in a launch, have numbers for these.
@@ -122,6 +124,7 @@ class World:
             if extent.number is None:
                 self.promises.append(f"{specification.texts[name]} >= 0, as {name} has so many elements")
         self._describe_tensors()
+        self.starts = {prepared.arrays[name]: self._start(name, size) for name, size in specification.starts().items()}
         x, y, z = [self.size(axis) for axis in specification.grid]
         self.grid = (x, y, z)
         self.base += [both(at_least(axis, 0), at_most(axis, _MAX_EXTENT)) for axis in self.grid]
@@ -202,6 +205,14 @@ class World:
         self.base.append(equal(symbol, times * parameter.divisor))
         self.promises.append(f"{name} % {parameter.divisor} == 0")
 
+    def _start(self, name: str, expression: Expression) -> Polynomial:
+        """Returns what the elements of an array are when the launch begins: a signed number of their bits."""
+        start = self.size(expression)
+        bits = t.bit_width(t.pointee(self.prepared.parameters[self.prepared.arrays[name]].type))
+        self.base.append(within(start, -(1 << (bits - 1)), (1 << (bits - 1)) - 1))
+        self.promises.append(f"-2**{bits - 1} <= at_launch({name}[:]) < 2**{bits - 1}: the signed number that an element is")
+        return start
+
     def _describe_tensors(self) -> None:
         """States what launches check of tensor descriptors: that their tensors fit their arrays.
 
@@ -272,7 +283,7 @@ class World:
             case Joined(by, parts):
                 formulas = [self.assumption(part) for part in parts]
                 return both(*formulas) if by == "and" else either(*formulas)
-            case Ordered() | Points() | Declared():
+            case Ordered() | Points() | AtLaunch() | Declared():
                 return TRUE
             case Comparison(relation, left, right):
                 if any(True for _ in arrays_in(assumption)):
