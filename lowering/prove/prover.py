@@ -74,7 +74,7 @@ class Prover:
                 raise UserError(f"prove: {name} holds {pointee}; assumptions about elements are for integers")
         for name in self._parsed.starts().keys() & self._parsed.contents().keys():
             raise UserError(
-                f"prove: what elements of {name} are at launch, and what they are until the end, are assumed; fix: one of the two"
+                f"prove: what elements of {name} are at launch and what they always are is assumed; fix: one of the two"
             )
         for name, size in self._parsed.points().items():
             divisor = doubtful_divisor(size)

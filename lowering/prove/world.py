@@ -10,6 +10,7 @@ from xdsl.ir import Operation
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..tt import types as t
+from .counters.adding import rules
 from .evaluate.contexts import context
 from .evaluate.evaluator import Evaluator, Lanes, Run
 from .evaluate.rules import RULES
@@ -128,6 +129,7 @@ class World:
         x, y, z = [self.size(axis) for axis in specification.grid]
         self.grid = (x, y, z)
         self.base += [both(at_least(axis, 0), at_most(axis, _MAX_EXTENT)) for axis in self.grid]
+        self._rules = RULES | rules(prepared, self.starts)
         self._runs: dict[Level, Run] = {}
         self._access_terms: dict[tuple[Level, Access], AccessTerms] = {}
         self.offsets: dict[tuple[Level, Access], Polynomial] = {}
@@ -402,7 +404,8 @@ class World:
         if found is None:
             base = [*self.base, *self.level(level)]
             found = self._runs[level] = self._make_run(
-                self.terms, self.solver, base, self.prepared.function, self._parameters(), self.grid, self._contents, RULES
+                self.terms, self.solver, base, self.prepared.function, self._parameters(), self.grid, self._contents,
+                self._rules,
             )
         return found
 

@@ -389,7 +389,7 @@ def holds(assumption: Assumption, values: Mapping[str, int]) -> bool:
 
 
 __all__ = [
-    "Assumption", "AtLaunch", "Call", "Comparison", "Declared", "Elements", "Expression", "Joined", "Name", "Number", "Ordered", "Points",
-    "arrays_in", "doubtful_divisor", "evaluate", "has_division", "holds", "is_sum", "names_in", "parse_assumption",
-    "parse_size",
+    "Assumption", "AtLaunch", "Call", "Comparison", "Declared", "Elements", "Expression", "Joined", "Name", "Number",
+    "Ordered", "Points", "arrays_in", "doubtful_divisor", "evaluate", "has_division", "holds", "is_sum", "names_in",
+    "parse_assumption", "parse_size",
 ]  # fmt: skip
