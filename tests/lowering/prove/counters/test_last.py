@@ -98,6 +98,10 @@ ROW = """%start = arith.muli %q, %sixteen : i32
     %os = tt.addptr %out, %q : !tt.ptr<i32>, i32
     tt.store %os, %q : !tt.ptr<i32>
     tt.store %cq, %zero : !tt.ptr<i32>"""
+COLUMN = """%low = tt.addptr %part, %p : !tt.ptr<i32>, i32
+    %high = tt.addptr %low, %sixteen : !tt.ptr<i32>, i32
+    %v = tt.load %low : !tt.ptr<i32>
+    %w = tt.load %high : !tt.ptr<i32>"""
 BY_ROW = {"at": "%cq", "compare": "eq, %old, %lastx", "then": ROW}
 RIGHT: dict[str, dict[str, str]] = {
     "plain": {},
@@ -112,6 +116,15 @@ RIGHT: dict[str, dict[str, str]] = {
     "written in a branch": {"before": BRANCH},
     "written in a loop": {"before": LOOP},
     "one place for each row": BY_ROW,
+    "others leave": {"between": "%not = arith.cmpi ne, %old, %last : i32\n  cf.cond_br %not, ^leave, ^go\n^leave:\n  "
+                     "tt.return\n^go:", "compare": "eq, %zero, %zero"},
+    "others leave, in another block": {
+        "before": f"cf.cond_br %even, ^one, ^two\n^one:\n  cf.br ^two\n^two:\n  {STORE}",
+        "between": "%not = arith.cmpi ne, %old, %last : i32\n  cf.cond_br %not, ^leave, ^go\n^leave:\n  tt.return\n^go:",
+        "compare": "eq, %zero, %zero",
+    },
+    "written in an earlier block": {"before": f"{STORE}\n  cf.cond_br %even, ^one, ^two\n^one:\n  cf.br ^two\n^two:"},
+    "one place for each column": {"at": "%cp", "compare": "eq, %old, %lasty", "then": COLUMN},
     "an atomic part": {"before": add(name="t", at="%pp", sem="relaxed")},
     "more barriers": {"between": "ttg.barrier all"},
     "another counter beside it": {"between": add(name="t", at="%other")},
@@ -124,6 +137,16 @@ IN_LOOP = f"""%old = scf.for %i = %zero to %two step %one iter_args(%c = %zero) 
 WRONG: dict[str, dict[str, str]] = {
     "written afterwards": {"before": "", "between": STORE},
     "written at the end": {"after": "%pq = tt.addptr %part, %id : !tt.ptr<i32>, i32\n  tt.store %pq, %p : !tt.ptr<i32>"},
+    "the last leaves": {"between": "%not = arith.cmpi eq, %old, %last : i32\n  cf.cond_br %not, ^leave, ^go\n^leave:\n  "
+                        "tt.return\n^go:", "compare": "eq, %zero, %zero"},
+    "a barrier in an earlier block": {
+        "before": f"{STORE}\n  ttg.barrier all\n  cf.cond_br %even, ^one, ^two\n^one:\n  {STORE}\n  cf.br ^two\n^two:",
+        "barrier": "",
+    },
+    "blocks in a circle": {
+        "count": f"cf.br ^again\n^again:\n  ttg.barrier all\n  {add()}\n  %stop = arith.cmpi sge, %old, %one : i32",
+        "between": "cf.cond_br %stop, ^go, ^again\n^go:",
+    },
     "written behind the barrier": {"before": "ttg.barrier all", "barrier": STORE},
     "no barrier": {"barrier": ""},
     "a barrier afterwards": {"barrier": "", "between": "ttg.barrier all"},
@@ -153,20 +176,24 @@ WRONG: dict[str, dict[str, str]] = {
     "counts twice": {"count": TWICE},
     "counts twice with the first result": {"count": f"{add()}\n  {add(name='t')}"},
     "counts in a loop": {"count": IN_LOOP},
+    "counts and looks in a loop": {
+        "count": "scf.for %i = %zero to %two step %one : i32 {", "compare": "eq, %t, %last", "after": "}",
+        "between": f"{STORE}\n  ttg.barrier all\n  {add(name='t')}",
+    },
     "counts in a branch": {
         "count": f"%old = scf.if %even -> (i32) {{\n    {add(name='t')}\n    scf.yield %t : i32\n  }} else {{\n"
         "    scf.yield %last : i32\n  }"
     },
     "reset by all": {"after": RESET},
     "reset at first": {"before": f"{RESET}\n  {STORE}"},
-    "reset elsewhere by the last": {"then": f"{READ}\n    tt.store %c1, %zero : !tt.ptr<i32>", "at": "%cq", "compare":
-                                    "eq, %old, %lastx"},
+    "reset elsewhere by the last of a row": {**BY_ROW, "then": ROW.replace("%cq", "%c1")},
     "written elsewhere by all": {"after": "tt.store %cp, %zero : !tt.ptr<i32>"},
     "two counters mixed up": {"between": add(name="t", at="%other"), "barrier": "", "count":
                               f"{add(at='%other', name='s')}\n  ttg.barrier all\n  {add()}", "compare": "eq, %s, %last"},
     "a place for each program": {"at": "%cp"},
     "a place for each row, and the last of all": {"at": "%cq"},
     "a place for each row, and all parts": {"at": "%cq", "compare": "eq, %old, %lastx"},
+    "a place for each row, and columns": {"at": "%cq", "compare": "eq, %old, %lasty", "then": COLUMN},
     "a place for each column, and rows": {**BY_ROW, "at": "%cp"},
     "a place for each row, and one result": {
         **BY_ROW, "then": ROW.replace("%os = tt.addptr %out, %q", "%os = tt.addptr %out, %zero")

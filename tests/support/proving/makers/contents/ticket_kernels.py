@@ -97,7 +97,8 @@ class TicketKernel:
         read = Touch(array, False, "all" if place == "0" else place)
         then: list[Statement] = [read, Touch(other, True, own)]
         if rng.random() < 0.4:
-            then.append(rng.choice((Touch(counter, True, place), Add(counter, place, 0, "exch", "relaxed"))))
+            where = place if rng.random() < 0.8 else rng.choice([*PLACES])
+            then.append(rng.choice((Touch(counter, True, where), Add(counter, where, 0, "exch", "relaxed"))))
         before: list[Statement] = [Touch(array, True, "x + 4 * y" if place == "0" else place)]
         if place != "0":  # of programs with one place one writes what is there
             before = [Add(array, place, 1, order="relaxed")]
@@ -124,7 +125,7 @@ class TicketKernel:
         if isinstance(own, Loop) and rng.random() < 0.6:
             found[at] = Loop(self._changed(own.inner))
             return tuple(found)
-        match rng.randrange(7):
+        match rng.randrange(8):
             case 0:
                 del found[at]
             case 1:
@@ -135,6 +136,8 @@ class TicketKernel:
                 found[at], found[at + 1] = found[at + 1], found[at]
             case 4 if not isinstance(own, Leave):
                 found[at] = Loop((own,))
+            case 5 if not any(isinstance(each, Leave) for each in found[at:]):
+                found[at:] = [Loop(tuple(found[at:]))]
             case _:
                 found[at] = self._other(own)
         return tuple(found)
