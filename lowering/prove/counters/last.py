@@ -28,7 +28,7 @@ from ..world import Level
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """An operation of a function: where it stands in the block of another one, or of an operation around that.
 
     Attributes:
@@ -67,12 +67,12 @@ class LastProgram:
             is_last = self._is_last_under(one, level), self._is_last_under(two, level)
             is_before = self._is_before(one), self._is_before(two)
             if all(is_last) or (is_last[0] and is_before[1]) or (is_last[1] and is_before[0]):
-                return either(*self._other_places(level))
+                return either(*self._other_locations(level))
         except (NotModelled, TooLarge, RecursionError):
             pass
         return None
 
-    def _other_places(self, level: Level) -> list[Formula]:
+    def _other_locations(self, level: Level) -> list[Formula]:
         """Returns, by axis, that two programs have places of their own: those with one place have one index there."""
         program = self._world.run(level).program
         own = [program[axis] for axis in self._shared(level)]
@@ -91,8 +91,8 @@ class LastProgram:
         if not world.terms.depends(pointer.offset):
             return ()
         renaming = world.other_program
-        one_place = equal(pointer.offset - renaming.polynomial(pointer.offset), 0)
-        given = [live, renaming.formula(live), inside, renaming.formula(inside), one_place]
+        one_location = equal(pointer.offset - renaming.polynomial(pointer.offset), 0)
+        given = [live, renaming.formula(live), inside, renaming.formula(inside), one_location]
         found = []
         for axis, index in enumerate(world.run(level).program):
             other = negated(equal(index, renaming.polynomial(index)))
@@ -109,9 +109,9 @@ class LastProgram:
 
     def _is_reset(self, other: Access, level: Level) -> bool:
         own, its = [self._world.access_terms(each, level).pointer for each in (self.access, other)]
-        is_one_place = isinstance(own, Pointer) and isinstance(its, Pointer) and own.offset == its.offset
+        is_one_location = isinstance(own, Pointer) and isinstance(its, Pointer) and own.offset == its.offset
         is_whole = other.size == self.access.size and not other.shape
-        return is_one_place and is_whole and self._is_last_under(other, level)
+        return is_one_location and is_whole and self._is_last_under(other, level)
 
     def _is_last_under(self, access: Access, level: Level) -> bool:
         """Returns whether an access touches memory only where its program has found that it is the last one of its place."""
@@ -138,23 +138,23 @@ class LastProgram:
     def _is_after(self, op: Operation) -> bool:
         """Returns whether an operation is done, if at all, after the addition of its program."""
         own = self.access.op
-        place = _place(op, self._around[:1])
-        if place is not None:
-            return own.is_before_in_block(place.within)
+        position = _position(op, self._around[:1])
+        if position is not None:
+            return own.is_before_in_block(position.within)
         return _dominates(self._bounds, own.parent, op)
 
     def _is_before(self, access: Access) -> bool:
         """Returns whether all threads have done all of an access when one does the addition; so the addition itself."""
         if access is self.access:
             return True
-        place = _place(access.op, self._around)
-        if place is None:  # in another block of the function
+        position = _position(access.op, self._around)
+        if position is None:  # in another block of the function
             *_, first = _around(access.op, self._bounds.prepared.function)
             return _dominates(self._bounds, first.parent, self.access.op) and any(map(_has_barrier, self._around))
-        last = self._around[place.depth]
-        if place.within is last or not place.within.is_before_in_block(last):
+        last = self._around[position.depth]
+        if position.within is last or not position.within.is_before_in_block(last):
             return False
-        return _has_barrier(last, place.within) or any(_has_barrier(own) for own in self._around[: place.depth])
+        return _has_barrier(last, position.within) or any(_has_barrier(own) for own in self._around[: position.depth])
 
 
 def find_counters(bounds: Bounds, groups: Mapping[int, Sequence[Access]]) -> list[LastProgram]:
@@ -214,14 +214,14 @@ def _around(op: Operation, function: Operation) -> Iterator[Operation]:
         op = above
 
 
-def _place(op: Operation, around: Sequence[Operation]) -> Place | None:
+def _position(op: Operation, around: Sequence[Operation]) -> Position | None:
     """Returns the innermost block of operations that another one is in, with where it stands there."""
     for depth, own in enumerate(around):
         within: Operation | None = op
         while within is not None and within.parent is not own.parent:
             within = within.parent_op()
         if within is not None:
-            return Place(depth, within)
+            return Position(depth, within)
     return None
 
 

@@ -69,8 +69,8 @@ def relations(counted: Mapping[int, Counted]) -> Iterator[Formula]:
         for at, one in enumerate(atoms[:MAX_COUNTED]):
             first = counted[one]
             if isinstance(first, Prefix):
-                own = variable(one)
-                yield implies(first.live, both(at_least(own, first.value), at_most(own, first.total)))
+                whole = both(at_least(variable(one), first.value), at_most(variable(one), first.total))
+                yield implies(first.live, whole)
             for two in atoms[at + 1 : MAX_COUNTED]:
                 second = counted[two]
                 if isinstance(first, Slot) and isinstance(second, Slot):

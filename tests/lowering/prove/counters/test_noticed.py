@@ -55,7 +55,7 @@ def _of_rows(self: LastProgram, level: Any) -> tuple[int, ...]:
 SABOTAGE: dict[str, tuple[Any, str, Any, str]] = {
     "barriers are not looked at": (last, "_has_barrier", lambda op, behind=None: True, "no barrier"),
     "one other program may be missing": (LastProgram, "_finds_all", _of_fewer, "the last but one"),
-    "all programs have one place": (LastProgram, "_other_places", lambda self, level: [], "a place for each program"),
+    "all programs have one place": (LastProgram, "_other_locations", lambda self, level: [], "a place for each program"),
     "the rows of places are other ones": (LastProgram, "_found_shared", _of_rows, "a place for each row, and columns"),
     "what else writes is not looked at": (LastProgram, "_is_counter_under", lambda self, level: True, "counts twice"),
     "all is done before": (LastProgram, "_is_before", lambda self, access: True, "written afterwards"),
