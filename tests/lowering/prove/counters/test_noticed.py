@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,7 @@ from joinery.lowering.prove.terms import counts
 from joinery.lowering.prove.terms.formulas import TRUE
 from joinery.lowering.prove.terms.polynomials import constant
 
+from ....support.proving import consistency
 from ....support.proving.counting import check
 from ....support.proving.launches import PROVED
 from ....support.tiers import both_tiers
@@ -124,6 +126,22 @@ def test_what_is_said_of_two_programs_that_add_holds_in_each_order() -> None:
             assert all(holds(each, found) for each in counts.relations(slots))
             if amounts[0] and amounts[1]:
                 assert not all(holds(each, found | {0: found[1]}) for each in counts.relations(slots))
+
+
+@pytest.mark.parametrize("name", ["plain", "one place for each row", "others leave", "adds 2", "counts and looks in a loop"])
+def test_facts_of_counters_exclude_no_run(name: str) -> None:
+    change = test_last.RIGHT.get(name) or test_last.WRONG.get(name, {})
+    text = test_last.counting(**change).ttir
+    assert not consistency.check(text, test_last.ASSUME, test_last.EXTENTS, ("grid_x", "grid_y"), random.Random(3))
+
+
+@pytest.mark.parametrize("name", ["plain", "some programs", "an element further", "adds 1", "a part too many"])
+def test_facts_of_sums_and_places_exclude_no_run(name: str) -> None:
+    change = test_slots.RIGHT.get(name) or test_slots.WRONG.get(name, {})
+    text = test_slots.compacting(**change).ttir
+    extents = {"x": "n", "o": "2 * n", "count": "64"}
+    grid = ("cdiv(n, 8)", "2") if name == "an element further" else ("cdiv(n, 8)",)
+    assert not consistency.check(text, ("at_launch(count[:]) == 0", "n <= 2**20"), extents, grid, random.Random(5))
 
 
 # What is assumed
