@@ -43,7 +43,8 @@ def add_prove(add: Add) -> None:
     )
     parser.add_argument("--extent", metavar="ARRAY: SIZE", action="append", default=[], help='elements of an array: "x: n"')
     parser.add_argument(
-        "--assume", metavar="TEXT", action="append", default=[], help='what holds of sizes: "n >= 1", "0 <= idx[:] < n"'
+        "--assume", metavar="TEXT", action="append", default=[],
+        help='what holds of sizes: "n >= 1", "0 <= idx[:] < n", "at_launch(counter[:]) == 0"',
     )
     properties = "bounds, races, overflow (default: these three), initialised, order, termination of loops"
     parser.add_argument("--property", dest="properties", metavar="NAME", action="append", help=properties)

@@ -85,7 +85,8 @@ class KernelProver:
         Args:
             assume: comparisons of sizes, as `"n >= 1"` and `"lda >= K and K >= 1"`, and bounds of all elements of an array of
                 integers, as `"0 <= idx[:] < n"`. Of elements `"sorted(ptr[:])"`, `"distinct(idx[:])"`, and, of addresses,
-                `"points(tab[:], 4 * lens[:])"` say more.
+                `"points(tab[:], 4 * lens[:])"` say more. `"at_launch(counter[:]) == 0"` says what all elements of an array of
+                integers are at first, also of one that the kernel writes: counters are known by that.
             extents: the number of elements of each array, by parameter: `{"x": "n", "a": "M * lda"}`.
             grid: the numbers of programs, as `("cdiv(n, 1024)", "rows")`; without it any grid.
             properties: "bounds": every access stays inside its array. "races": no two programs touch one element where one of
@@ -337,7 +338,8 @@ def _describes(specification: Specification, launch: Launch) -> bool:
     for name, (low, high) in parsed.ranges_of_contents(names).items():
         least, most = launch.contents.get(name, (0, 0))
         holds &= (low is None or low <= least) and (high is None or most <= high)
-    return holds and not parsed.ordered("sorted") and not parsed.points() and parsed.ordered("distinct") <= launch.distinct
+    is_looked_at = not parsed.ordered("sorted") and not parsed.points() and not parsed.starts()
+    return holds and is_looked_at and parsed.ordered("distinct") <= launch.distinct
 
 
 def launch_arguments(

@@ -76,7 +76,7 @@ def _known(pointer: Pointer | Unknown) -> Pointer:
     return pointer
 
 
-def _located(world: World, access: Access, level: Level) -> tuple[Formula, Pointer, Formula]:
+def located(world: World, access: Access, level: Level) -> tuple[Formula, Pointer, Formula]:
     """Returns that a lane touches memory, where, and that this is inside its array: for an access that was shown to be.
 
     That may have been shown under fewer conditions, of another term. A term is only congruent to the offset, so it is the
@@ -112,8 +112,8 @@ def programs_meet(world: World, one: Access, two: Access, level: Level) -> list[
     apart = either(*others(world.run(level).program, renaming))
     if apart == FALSE:
         return [FALSE]  # there is one program
-    live, first, inside = _located(world, one, level)
-    other_live, second, other_inside = _located(world, two, level)
+    live, first, inside = located(world, one, level)
+    other_live, second, other_inside = located(world, two, level)
     pointer = Pointer(second.base, renaming.polynomial(second.offset))
     meeting = _overlap(first, one.size, pointer, two.size)
     return [
@@ -134,8 +134,8 @@ def lanes_meet_later(
     """
     renaming = world.other_lane_and(loops)
     run = world.run(level)
-    live, first, inside = _located(world, one, level)
-    other_live, second, other_inside = _located(world, two, level)
+    live, first, inside = located(world, one, level)
+    other_live, second, other_inside = located(world, two, level)
     pointer = Pointer(second.base, renaming.polynomial(second.offset))
     meeting = _overlap(first, one.size, pointer, two.size)
     found = [live, renaming.formula(other_live), meeting, inside, renaming.formula(other_inside)]
@@ -152,7 +152,7 @@ def lanes_meet(world: World, access: Access, level: Level) -> list[Formula]:
 
     level: conditions under which it is inside its array, and others perhaps.
     """
-    live, pointer, inside = _located(world, access, level)
+    live, pointer, inside = located(world, access, level)
     renaming = world.other_lane
     apart = others(world.run(level).lanes(access.shape), renaming)
     axes = axes_of(access.stored) if access.stored is not None else frozenset(range(len(access.shape)))
@@ -188,6 +188,7 @@ __all__ = [
     "is_never_executed",
     "lanes_meet",
     "lanes_meet_later",
+    "located",
     "misaligned",
     "outside",
     "programs_meet",

@@ -151,8 +151,9 @@ class Launches:
             elif parameter.rank or extents.get(name, 1):
                 return []
         found = []
+        starts = {name: evaluate(size, sizes) for name, size in self._parsed.starts().items()}
         for wanted in (contents, {}):
-            fill = dict(wanted)
+            fill = dict(wanted) | starts
             for name, (least, most, bits) in ranges.items():
                 fill[name] = _element(fill.get(name, 0), least, most, bits)
             if fill not in found:

@@ -63,15 +63,19 @@ class Prover:
     def _check_names(self) -> None:
         arrays, numbers = self.prepared.arrays, self.prepared.numbers
         function = self.prepared.function.sym_name.data
-        for name in (*self._parsed.extents, *self._parsed.contents()):
+        for name in (*self._parsed.extents, *self._parsed.contents(), *self._parsed.starts()):
             if name not in arrays:
                 near = nearest(name, arrays)
                 fix = f"; fix: {near!r}" if near else ""
                 raise UserError(f"prove: @{function} has no array {name!r}; arrays: {', '.join(arrays) or 'none'}{fix}")
-        for name in self._parsed.contents():
+        for name in (*self._parsed.contents(), *self._parsed.starts()):
             pointee = t.pointee(self.prepared.parameters[arrays[name]].type)
             if not t.is_integer(pointee) or t.bit_width(pointee) == 1:
                 raise UserError(f"prove: {name} holds {pointee}; assumptions about elements are for integers")
+        for name in self._parsed.starts().keys() & self._parsed.contents().keys():
+            raise UserError(
+                f"prove: what elements of {name} are at launch and what they always are is assumed; fix: one of the two"
+            )
         for name, size in self._parsed.points().items():
             divisor = doubtful_divisor(size)
             if divisor is not None:

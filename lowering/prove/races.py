@@ -11,6 +11,7 @@ from functools import partial
 
 from . import claims
 from .bounds import Bounds, Live
+from .counters.last import LastProgram, find_counters
 from .evaluate.values import Pointer
 from .found import SHOWN, Found, joined, shown, worse
 from .locks import Lock, find_locks
@@ -37,6 +38,7 @@ class Races:
         self._accesses = tuple([each for each in bounds.prepared.accesses if not each.is_gather])
         self._found: dict[Access, Found] = {}
         self._locks: list[Lock] = []
+        self._counters: list[LastProgram] = []
 
     def verdicts(self) -> dict[Access, Found]:
         """Returns the verdict of every access."""
@@ -66,6 +68,7 @@ class Races:
     def _begin(self, groups: Mapping[int, Sequence[Access]]) -> None:
         """Looks at all accesses that are inside their arrays, by array."""
         self._locks = find_locks(self._bounds, groups)
+        self._counters = find_counters(self._bounds, groups)
 
     def _rely(self) -> None:
         """Notes that accesses meet no other ones only where those, of whatever array, are inside their own.
@@ -159,10 +162,13 @@ class Races:
         world, bounds = self._bounds.world, self._bounds
         pointer = bounds.pointer(one)
         assert isinstance(pointer, Pointer)
-        result = bounds.climb(
-            pointer.base, lambda level: world.is_impossible(level, *claims.programs_meet(world, one, two, level)),
-            self._live(one, two), self._level(one, two),
-        )  # fmt: skip
+
+        def holds(level: Level) -> bool:
+            apart = [counter.apart(one, two, level) for counter in self._counters]
+            unordered = [each for each in apart if each is not None]
+            return world.is_impossible(level, *claims.programs_meet(world, one, two, level), *unordered)
+
+        result = bounds.climb(pointer.base, holds, self._live(one, two), self._level(one, two))
         if result.verdict in SHOWN:
             return result
         found = self._counterexample(one, two)

@@ -10,6 +10,7 @@ from xdsl.ir import Operation
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..tt import types as t
+from .counters.adding import rules
 from .evaluate.contexts import context
 from .evaluate.evaluator import Evaluator, Lanes, Run
 from .evaluate.rules import RULES
@@ -17,6 +18,7 @@ from .evaluate.values import Condition, Contents, Integer, Pointer, Unknown, Val
 from .preparation import Access, PreparedFunction, ProofParameter, claims_of
 from .specify.expressions import (
     Assumption,
+    AtLaunch,
     Call,
     Comparison,
     Declared,
@@ -87,6 +89,7 @@ class World:
         extents: by position of a pointer parameter, how many elements its array has: at least those that are specified. Of a
             descriptor it is the array's own number, since its tensor fits that, and not the specified one.
         specified: by position of a pointer parameter, the extent that the specification says.
+        starts: by position of a pointer parameter, what all elements of its array are when the launch begins.
         promises: what the text promises of sizes, as assumptions.
         offsets: the offsets of accesses that are inside their arrays, by conditions.
         filled: that arrays of which no extent is said, but which have elements in a launch, have numbers for these.
@@ -122,9 +125,11 @@ class World:
             if extent.number is None:
                 self.promises.append(f"{specification.texts[name]} >= 0, as {name} has so many elements")
         self._describe_tensors()
+        self.starts = {prepared.arrays[name]: self._start(name, size) for name, size in specification.starts().items()}
         x, y, z = [self.size(axis) for axis in specification.grid]
         self.grid = (x, y, z)
         self.base += [both(at_least(axis, 0), at_most(axis, _MAX_EXTENT)) for axis in self.grid]
+        self._rules = RULES | rules(prepared, self.starts)
         self._runs: dict[Level, Run] = {}
         self._access_terms: dict[tuple[Level, Access], AccessTerms] = {}
         self.offsets: dict[tuple[Level, Access], Polynomial] = {}
@@ -202,6 +207,14 @@ class World:
         self.base.append(equal(symbol, times * parameter.divisor))
         self.promises.append(f"{name} % {parameter.divisor} == 0")
 
+    def _start(self, name: str, expression: Expression) -> Polynomial:
+        """Returns what the elements of an array are when the launch begins: a signed number of their bits."""
+        start = self.size(expression)
+        bits = t.bit_width(t.pointee(self.prepared.parameters[self.prepared.arrays[name]].type))
+        self.base.append(within(start, -(1 << (bits - 1)), (1 << (bits - 1)) - 1))
+        self.promises.append(f"-2**{bits - 1} <= at_launch({name}[:]) < 2**{bits - 1}: the signed number that an element is")
+        return start
+
     def _describe_tensors(self) -> None:
         """States what launches check of tensor descriptors: that their tensors fit their arrays.
 
@@ -272,7 +285,7 @@ class World:
             case Joined(by, parts):
                 formulas = [self.assumption(part) for part in parts]
                 return both(*formulas) if by == "and" else either(*formulas)
-            case Ordered() | Points() | Declared():
+            case Ordered() | Points() | AtLaunch() | Declared():
                 return TRUE
             case Comparison(relation, left, right):
                 if any(True for _ in arrays_in(assumption)):
@@ -391,7 +404,8 @@ class World:
         if found is None:
             base = [*self.base, *self.level(level)]
             found = self._runs[level] = self._make_run(
-                self.terms, self.solver, base, self.prepared.function, self._parameters(), self.grid, self._contents, RULES
+                self.terms, self.solver, base, self.prepared.function, self._parameters(), self.grid, self._contents,
+                self._rules,
             )
         return found
 

@@ -86,13 +86,21 @@ class Points:
 
 
 @dataclass(frozen=True, slots=True)
+class AtLaunch:
+    """Each element of an array is `size` when the launch begins, whatever is written later: `at_launch(counter[:]) == 0`."""
+
+    elements: Elements
+    size: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class Declared:
     """A name is a new number, of which nothing is said: `number(rows)`."""
 
     name: str
 
 
-Assumption: TypeAlias = Comparison | Joined | Ordered | Points | Declared
+Assumption: TypeAlias = Comparison | Joined | Ordered | Points | AtLaunch | Declared
 
 RELATIONS = ("<=", ">=", "==", "!=", "<", ">")
 _TOKEN = re.compile(r"\s*(?:(?P<number>[0-9]+)|(?P<name>[A-Za-z_][\w.]*)|(?P<sign>\[:\]|\*\*|//|<=|>=|==|!=|[-+*%<>(),]))")
@@ -100,6 +108,7 @@ _DIVISIONS = ("//", "%", "cdiv")
 _FUNCTIONS = ("cdiv", "min", "max")
 _ORDERS = ("sorted", "distinct")
 _POINTS = "points"
+_AT_LAUNCH = "at_launch"
 _NUMBER = "number"
 
 
@@ -222,6 +231,8 @@ class _Reader:
 
     def _chain(self) -> Assumption:
         if self.tokens[self.at + 1 : self.at + 2] == ["("]:
+            if self.take(_AT_LAUNCH):
+                return self._at_launch()
             if self.peek() in (*_ORDERS, _POINTS):
                 return self._said_of_elements()
             if self.take(_NUMBER):
@@ -239,6 +250,14 @@ class _Reader:
             self.fail("it compares nothing")
         return found[0] if len(found) == 1 else Joined("and", tuple(found))
 
+    def _at_launch(self) -> AtLaunch:
+        elements = self._atom()  # with its parentheses
+        if not isinstance(elements, Elements) or not self.take("=="):
+            self.fail("at_launch(...) says what all elements of an array are at first, as in at_launch(counter[:]) == 0")
+        size = self.size()
+        if any(True for _ in arrays_in(size)):
+            self.fail("at_launch(...) is equal to a size, as in at_launch(counter[:]) == 0")
+        return AtLaunch(elements, size)
 
     def _said_of_elements(self) -> Ordered | Points:
         what = self.take(*_ORDERS, _POINTS)
@@ -321,7 +340,7 @@ def _parts(expression: Expression | Assumption) -> Iterator[Expression | Assumpt
             yield Name(name)
         case Ordered(_, elements):
             yield elements
-        case Points(elements, size):
+        case Points(elements, size) | AtLaunch(elements, size):
             yield elements
             yield from _parts(size)
 
@@ -360,7 +379,7 @@ def holds(assumption: Assumption, values: Mapping[str, int]) -> bool:
     match assumption:
         case Joined(by, parts):
             return (all if by == "and" else any)(holds(part, values) for part in parts)
-        case Ordered() | Points() | Declared():
+        case Ordered() | Points() | AtLaunch() | Declared():
             return True
         case Comparison(relation, left, right):
             if any(True for _ in arrays_in(assumption)):
@@ -370,7 +389,7 @@ def holds(assumption: Assumption, values: Mapping[str, int]) -> bool:
 
 
 __all__ = [
-    "Assumption", "Call", "Comparison", "Declared", "Elements", "Expression", "Joined", "Name", "Number", "Ordered", "Points",
-    "arrays_in", "doubtful_divisor", "evaluate", "has_division", "holds", "is_sum", "names_in", "parse_assumption",
-    "parse_size",
+    "Assumption", "AtLaunch", "Call", "Comparison", "Declared", "Elements", "Expression", "Joined", "Name", "Number",
+    "Ordered", "Points", "arrays_in", "doubtful_divisor", "evaluate", "has_division", "holds", "is_sum", "names_in",
+    "parse_assumption", "parse_size",
 ]  # fmt: skip

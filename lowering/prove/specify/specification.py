@@ -9,6 +9,7 @@ from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 from .expressions import (
     Assumption,
+    AtLaunch,
     Comparison,
     Elements,
     Expression,
@@ -209,6 +210,8 @@ class ParsedSpecification:
                         found.setdefault(name, []).append((_MIRRORED[relation], left))
                     case Comparison() as other if not list(arrays_in(other)):
                         continue
+                    case AtLaunch():
+                        continue
                     case Ordered(_, Elements(name)):
                         found.setdefault(name, [])
                     case Points() as points:
@@ -241,6 +244,20 @@ class ParsedSpecification:
                 case Points(Elements(name), size):
                     if name in found:
                         raise UserError(f"prove: points({name}[:], ...) is assumed twice; fix: one of the two")
+                    found[name] = size
+        return found
+
+    def starts(self) -> dict[str, Expression]:
+        """Returns what all elements of arrays are when the launch begins, by name."""
+        found: dict[str, Expression] = {}
+        waiting = [assumption for _, assumption in self.assume]
+        while waiting:
+            match waiting.pop():
+                case Joined("and", parts):
+                    waiting += parts
+                case AtLaunch(Elements(name), size):
+                    if name in found:
+                        raise UserError(f"prove: at_launch({name}[:]) is assumed twice; fix: one of the two")
                     found[name] = size
         return found
 

@@ -14,6 +14,7 @@ from dataclasses import field
 
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import InternalError
+from .counts import Counted, Prefix
 from .formulas import (
     Flag,
     Formula,
@@ -82,6 +83,8 @@ class Terms:
         """Arrays that elements of others are addresses of: the position of the parameter with these elements, and bytes."""
         self.elements: dict[int, Element] = {}
         """Atoms that are elements of arrays whose elements have an order."""
+        self.counted: dict[int, Counted] = {}
+        """Atoms that counters held, or that scans made."""
         self.is_proven: Callable[[Formula], bool] = lambda formula: False
         self._ranges: dict[Monomial, Range] = {}
 
@@ -120,6 +123,9 @@ class Terms:
             if not self.depends(element.offset) | self.formula_depends(element.live) <= made.depends:
                 raise InternalError(f"prove: where {made.name} is loaded depends on more than what it is about")
             self.elements[number] = element
+        if meaning.counted is not None:
+            self._check(made.name, made.depends, _said(meaning.counted))
+            self.counted[number] = meaning.counted
         if meaning.array is not None:
             self.loaded[number] = meaning.array
         if meaning.target is not None:
@@ -413,6 +419,15 @@ class Terms:
 
         name = f"wrap{width}({self.text(value)})"
         return self.atom(("wrapped", value, width), name, -half, half - 1, depends, facts)
+
+
+def _said(counted: Counted) -> tuple[Formula, ...]:
+    """Returns formulas with all that is said of a number that was counted."""
+    if isinstance(counted, Prefix):
+        numbers = (counted.lane, counted.value, counted.total, *counted.run)
+    else:
+        numbers = (counted.amount, *counted.program)
+    return (counted.live, *[equal(each, 0) for each in numbers])
 
 
 def _shortened(name: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ....promotion.dataclass import dataclass
+from .counts import Counted
 from .formulas import Formula, at_least, at_most, both, either, equal, implies, less, negated, within
 from .polynomials import Polynomial, variable
 
@@ -57,11 +58,13 @@ class Meaning:
         array: the position of the parameter of whose array it is an element; None if it is none that launches could fill.
         element: the element that it is, of an array whose elements have an order.
         target: the base of pointers to the array whose address it is.
+        counted: what a counter held, or a scan made of a block, that it is.
     """
 
     array: int | None = None
     element: Element | None = None
     target: int | None = None
+    counted: Counted | None = None
 
 
 def orders(elements: Mapping[int, Element]) -> Iterator[Formula]:

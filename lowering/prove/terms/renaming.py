@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from .atoms import Terms
+from .counts import Counted, Prefix, Slot
 from .formulas import Flag, Formula, mapped
 from .orders import Element, Meaning
 from .polynomials import Polynomial
@@ -54,11 +55,18 @@ class Renaming:
     def _meaning(self, own: Meaning | None) -> Meaning | None:
         """Returns which element a copy is: the array, with its order, is the same for all programs and lanes."""
         element = None if own is None else own.element
-        if element is None:
-            return None
-        return Meaning(
-            element=Element(element.array, self.polynomial(element.offset), self.formula(element.live), element.order)
-        )
+        counted = None if own is None else own.counted
+        if element is not None:
+            element = Element(element.array, self.polynomial(element.offset), self.formula(element.live), element.order)
+        if counted is not None:
+            counted = self._counted(counted)
+        return None if element is None and counted is None else Meaning(element=element, counted=counted)
+
+    def _counted(self, own: Counted) -> Counted:
+        of, live = self.polynomial, self.formula(own.live)
+        if isinstance(own, Slot):
+            return Slot(own.counter, of(own.amount), live, tuple(map(of, own.program)))
+        return Prefix(own.scan, of(own.lane), of(own.value), of(own.total), live, tuple(map(of, own.run)))
 
     def _with(self, number: int, made: Polynomial, facts: tuple[Formula, ...]) -> tuple[Formula, ...]:
         """Returns facts, in which the atom itself is its copy from now on."""

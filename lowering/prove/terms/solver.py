@@ -12,6 +12,7 @@ from typing import Any
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import UnsupportedError
 from .atoms import Range, Terms
+from .counts import relations
 from .formulas import (
     FALSE,
     AtMost,
@@ -240,7 +241,8 @@ class Solver:
             at += 1
             if at == len(formulas):  # what an order says of two elements may be about more atoms, with facts of their own
                 loaded = {atom: elements[atom] for atom in seen & elements.keys()}
-                new = [each for each in orders(loaded) if each not in related]
+                counted = {atom: self._terms.counted[atom] for atom in seen & self._terms.counted.keys()}
+                new = [each for each in (*orders(loaded), *relations(counted)) if each not in related]
                 related.update(new)
                 formulas += new
         return seen

@@ -1,0 +1,1 @@
+"""Finds counters: places in memory to which programs only add."""
