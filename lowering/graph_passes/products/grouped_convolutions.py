@@ -91,7 +91,7 @@ def _through(symbol: SymbolLike, views: Sequence[str]) -> SymbolLike | None:
 
 
 def sum_over_planes(left: SymbolLike, right: SymbolLike) -> SymbolLike:
-    """Returns the product (N, groups, …, filters / groups) as a sum of products of planes, begun with the first."""
+    """Returns the product (N, groups, …, filters / groups) as a sum of products of planes, begun with 0."""
     found = _groups_of(left, right)
     assert found is not None
     attrs, x = found.taken.attrs, found.taken.inputs[0]
@@ -111,7 +111,7 @@ def sum_over_planes(left: SymbolLike, right: SymbolLike) -> SymbolLike:
         part = apply("reshape", part, shape=(*windows.shape[: rank + 1], found.filters))
         factors = apply("slice", found.matrix, starts=(number, 0), stops=(number + 1, found.filters), steps=(1, 1))
         factors = apply("reshape", factors, shape=(found.filters,))
-        total = apply("mul", part, factors) if total is None else apply("multiply_add", part, factors, total)
+        total = apply("multiply_add", part, factors, 0.0 if total is None else total)
     assert total is not None
     total = apply("reshape", total, shape=(*windows.shape[: rank + 1], found.groups, each))
     return apply("permute", total, axes=(0, rank + 1, *range(1, rank + 1), rank + 2))

@@ -74,6 +74,7 @@ def _quotient_of_64_bits(f: Function, a: V, b: V, signed: bool) -> V:
         small = fits if small is None else f.binary("and", small, fits)
     assert small is not None
     quick, real, done = f.label("by_floats"), f.label("divide"), f.label("quotient")
+    small = f.op(f"freeze {small.type} {small.operand()}", small.type)  # no branch may depend on a lane that nothing has loaded
     f.cond_branch(f.intrinsic("vector.reduce.and", [small], "i1"), quick, real)
     f.start(quick)
     with f.scope():

@@ -57,6 +57,14 @@ def test_they_are_the_sums_of_their_groups(case: str, filters: str, dtype: str) 
         np.testing.assert_array_equal(found, one_group_after_the_other(x, w, step, padding, groups))
 
 
+def test_sums_of_negative_zeros_are_zero_as_those_of_products_are() -> None:
+    x, w = np.full((1, 4, 4, 16), -0.0, np.float32), np.ones((3, 3, 4, 16), np.float32)
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, x.shape, name="x")])
+    graph.output(jn.conv2d(graph.inputs[0], w, groups=4))
+    for found in (jn.compile(graph, "cpu")(x), jn.compile(graph, "cpu", numerics="reproducible")(x)):
+        assert not np.signbit(np.asarray(found)).any()
+
+
 def test_floats_of_any_size_are_near_the_exact_sums() -> None:
     """So are those of reproducible numerics, in which they stay products."""
     rng = np.random.default_rng(3)
