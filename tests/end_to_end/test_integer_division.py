@@ -8,26 +8,17 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.interface.opening import devices
-from joinery.lowering.llvm.compile import host_target
-from joinery.lowering.target import HostTarget
+
+from ..support.x86_targets import compile_for
 
 SLOW = pytest.mark.slow
-AVX2 = ("sse2", "sse3", "sse4.1", "ssse3", "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt")
-TARGETS = {"avx2": ("haswell", AVX2, 32), "128 bits": ("haswell", AVX2, 16)}
 DTYPES = ("int8", "uint16", "int32", *[pytest.param(d, marks=SLOW) for d in ("uint8", "int16", "uint32", "int64", "uint64")])
 OPS = ("floor_div", "mod", "trunc_div", "rem")
 
 
 @pytest.fixture(params=["own", "avx2", pytest.param("128 bits", marks=SLOW)])
 def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "own":
-        return
-    if not host_target().has("avx2", "fma"):
-        pytest.skip("needs an x86 processor with AVX2")
-    cpu, features, width = TARGETS[request.param]
-    other = HostTarget(host_target().triple, cpu, frozenset(features), width)
-    monkeypatch.setattr(devices, "host_target", lambda: other)
+    compile_for(request.param, monkeypatch)
 
 
 def wanted(op: str, x: Any, y: Any) -> Any:

@@ -7,13 +7,10 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.interface.opening import devices
-from joinery.lowering.llvm.compile import host_target
-from joinery.lowering.target import HostTarget
+
+from ..support.x86_targets import TARGETS, compile_for
 
 SLOW = pytest.mark.slow
-AVX2 = ("sse2", "sse3", "sse4.1", "ssse3", "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt")
-TARGETS = {"avx2": ("haswell", AVX2, 32), "128 bits": ("haswell", AVX2, 16)}
 UFUNCS = {"cumsum": np.add, "cumprod": np.multiply, "cummax": np.maximum, "cummin": np.minimum}
 LENGTHS = (1, 2, 3, 7, 8, 9, 15, 16, 17, 100)
 DTYPES = ("float32", "int64", *[pytest.param(dtype, marks=SLOW) for dtype in ("float64", "int32", "float16", "uint8")])
@@ -21,13 +18,7 @@ DTYPES = ("float32", "int64", *[pytest.param(dtype, marks=SLOW) for dtype in ("f
 
 @pytest.fixture(params=["own", *TARGETS])
 def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "own":
-        return
-    if not host_target().has("avx2", "fma"):
-        pytest.skip("needs an x86 processor with AVX2")
-    cpu, features, width = TARGETS[request.param]
-    other = HostTarget(host_target().triple, cpu, frozenset(features), width)
-    monkeypatch.setattr(devices, "host_target", lambda: other)
+    compile_for(request.param, monkeypatch)
 
 
 def numbers(dtype: str, shape: tuple[int, ...]) -> Any:

@@ -17,11 +17,14 @@ from ....graph.symbol import Symbol
 from ....promotion.dataclass import dataclass
 from ....promotion.dtype import float32, float64
 
-MAX_CHANNELS, MAX_MATRIX = 4, 16
-"""Most channels of a group, or else most numbers of a tap's matrix of one: blocks of products with more are filled well
-enough. Planes took 0.04 to 0.88 of the time of products then, with 8 channels to 8 filters 1.14."""
-MAX_FILTERS = 32
-"""Most filters of a group, for each of which planes hold the group's channels once more."""
+MAX_CHANNELS, MAX_FILTERS = 4, 8
+"""Most channels of a group, and most filters, for each of which planes hold the group's channels once more: with more, blocks
+of products are filled well enough, and planes take longer to store than a product."""
+MAX_MATRIX, MAX_CHANNELS_OF_SMALL = 16, 8
+"""Most numbers of a tap's matrix of a group that may have more channels, and how many then."""
+MIN_TAPS, SMALL_MATRIX = 2, 4
+"""Fewest taps for each place of the image, steps of windows counted, as places that few taps read are stored for little; and
+the numbers of a tap's matrix up to which products waste so much of a register that one tap is enough."""
 MAX_PRODUCTS = 100
 """Most products of a result, each of which is code of its own."""
 
@@ -49,9 +52,11 @@ def is_narrow_in_groups(symbol: Symbol) -> bool:
     found = _groups_of(*symbol.inputs)
     if found is None:
         return False
-    each, products = found.filters // found.groups, math.prod(found.taken.attrs["sizes"]) * found.channels
-    is_small = found.channels <= MAX_CHANNELS or found.channels * each <= MAX_MATRIX
-    return found.channels > 1 and is_small and 0 < each <= MAX_FILTERS and products <= MAX_PRODUCTS
+    attrs, channels, each = found.taken.attrs, found.channels, found.filters // found.groups
+    taps, matrix = math.prod(attrs["sizes"]), channels * each
+    is_narrow = channels <= MAX_CHANNELS or (channels <= MAX_CHANNELS_OF_SMALL and matrix <= MAX_MATRIX)
+    is_read = matrix <= SMALL_MATRIX or taps >= MIN_TAPS * math.prod(attrs["strides"])
+    return channels > 1 and 0 < each <= MAX_FILTERS and is_narrow and is_read and taps * channels <= MAX_PRODUCTS
 
 
 def _groups_of(left: SymbolLike, right: SymbolLike) -> _Groups | None:

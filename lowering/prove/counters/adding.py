@@ -137,7 +137,7 @@ def _adds(prepared: PreparedFunction, access: Access, position: int) -> bool:
 def _slot(run: Run, ssa: OpResult, start: Polynomial, number: int) -> Value | None:
     """Returns what a counter held when a program added to it; None if nothing but its type is known of that."""
     op, terms = ssa.op, run.terms
-    if op.parent is None or not _runs_once(run, op):
+    if op.parent is None or not runs_once(run, op):
         return None
     own = context(run, op.parent)
     pointer = own.value(op.operands[0], ())
@@ -174,7 +174,7 @@ def _slot(run: Run, ssa: OpResult, start: Polynomial, number: int) -> Value | No
     return Integer(terms.atom(key, name, -half, half - 1, depends, facts, meaning), width, is_number=True)
 
 
-def _runs_once(run: Run, op: Operation) -> bool:
+def runs_once(run: Run, op: Operation) -> bool:
     """Returns whether an operation runs once at most in each program: it is in no loop, and in no circle of blocks."""
     above = op.parent_op()
     while above is not None and above is not run.function:
@@ -312,4 +312,4 @@ def _around(op: Operation, function: Operation) -> Iterator[Operation]:
         above = above.parent_op()
 
 
-__all__ = ["Total", "rules", "total"]
+__all__ = ["Total", "rules", "runs_once", "total"]

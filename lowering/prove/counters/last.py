@@ -25,6 +25,7 @@ from ..preparation import Access
 from ..terms.formulas import TRUE, Formula, either, equal, less, negated
 from ..terms.polynomials import ONE, Polynomial, TooLarge
 from ..world import Level
+from .adding import runs_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,20 +190,11 @@ def adds_one(bounds: Bounds, access: Access) -> bool:
     element = bounds.prepared.parameters[pointer.base].element_size
     if not access.size == element == t.bit_width(value) // 8 or number_of(bounds.world, op, op.operands[1]) != 1:
         return False
-    if not runs_once(bounds, op):
+    if not runs_once(bounds.world.run(), op):
         return False
     assert op.parent is not None
     mask = None if access.mask is None else context(bounds.world.run(), op.parent).value(access.mask, ())
     return mask is None or (isinstance(mask, Condition) and mask.formula == TRUE)
-
-
-def runs_once(bounds: Bounds, op: Operation) -> bool:
-    """Returns whether an operation runs once at most in each program: it is in no loop, and in no circle of blocks."""
-    function = bounds.prepared.function
-    for own in [*_around(op, function)][1:]:
-        if own.name != "scf.if" or any(len(region.blocks) > 1 for region in own.regions):
-            return False
-    return bounds.world.run().blocks.is_acyclic(function.regions[0])
 
 
 def _around(op: Operation, function: Operation) -> Iterator[Operation]:
@@ -253,4 +245,4 @@ def _has_barrier(op: Operation, behind: Operation | None = None) -> bool:
     )
 
 
-__all__ = ["LastProgram", "adds_one", "find_counters", "runs_once"]
+__all__ = ["LastProgram", "adds_one", "find_counters"]

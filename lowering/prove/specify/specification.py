@@ -221,44 +221,37 @@ class ParsedSpecification:
                         raise UserError(f"prove: assumption {text!r}: {hint}")
         return found
 
-    def ordered(self, how: str) -> frozenset[str]:
-        """Returns the arrays of which an order of elements is assumed: "sorted" or "distinct"."""
-        found: set[str] = set()
+    def _parts(self) -> Iterator[Assumption]:
+        """Yields the assumptions that hold in every launch, those that are joined by `and` one by one."""
         waiting = [assumption for _, assumption in self.assume]
         while waiting:
             match waiting.pop():
                 case Joined("and", parts):
                     waiting += parts
-                case Ordered(own, Elements(name)) if own == how:
-                    found.add(name)
-        return frozenset(found)
+                case part:
+                    yield part
+
+    def ordered(self, how: str) -> frozenset[str]:
+        """Returns the arrays of which an order of elements is assumed: "sorted" or "distinct"."""
+        return frozenset([each.elements.name for each in self._parts() if isinstance(each, Ordered) and each.how == how])
 
     def points(self) -> dict[str, Expression]:
         """Returns how many bytes the arrays have that elements are addresses of, by the array of these elements."""
-        found: dict[str, Expression] = {}
-        waiting = [assumption for _, assumption in self.assume]
-        while waiting:
-            match waiting.pop():
-                case Joined("and", parts):
-                    waiting += parts
-                case Points(Elements(name), size):
-                    if name in found:
-                        raise UserError(f"prove: points({name}[:], ...) is assumed twice; fix: one of the two")
-                    found[name] = size
-        return found
+        return self._said_once(Points, "points({}[:], ...)")
 
     def starts(self) -> dict[str, Expression]:
         """Returns what all elements of arrays are when the launch begins, by name."""
+        return self._said_once(AtLaunch, "at_launch({}[:])")
+
+    def _said_once(self, kind: type[Points | AtLaunch], text: str) -> dict[str, Expression]:
+        """Returns the sizes that assumptions of a kind say of arrays, by name. text: the assumption, for a message."""
         found: dict[str, Expression] = {}
-        waiting = [assumption for _, assumption in self.assume]
-        while waiting:
-            match waiting.pop():
-                case Joined("and", parts):
-                    waiting += parts
-                case AtLaunch(Elements(name), size):
-                    if name in found:
-                        raise UserError(f"prove: at_launch({name}[:]) is assumed twice; fix: one of the two")
-                    found[name] = size
+        for part in self._parts():
+            if isinstance(part, kind):
+                name = part.elements.name
+                if name in found:
+                    raise UserError(f"prove: {text.format(name)} is assumed twice; fix: one of the two")
+                found[name] = part.size
         return found
 
     def ranges_of_contents(self, values: Mapping[str, int]) -> dict[str, tuple[int | None, int | None]]:

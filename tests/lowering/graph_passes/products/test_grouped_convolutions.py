@@ -16,7 +16,7 @@ CASES = {
     "two channels, steps": ((2, 9, 7, 8), (5, 5, 2, 4), 2, 2, 4),
     "three channels, more filters": ((2, 6, 5, 15), (3, 2, 3, 35), 1, 0, 5),
     "eight channels, one filter": ((1, 7, 6, 24), (3, 3, 8, 3), 1, 1, 3),
-    "one tap": ((3, 4, 5, 8), (1, 1, 4, 24), 1, 0, 2),
+    "one tap": ((3, 4, 5, 8), (1, 1, 2, 8), 1, 0, 4),
     "one axis": ((2, 11, 6), (3, 3, 4), 1, 1, 2),
     "three axes": ((1, 4, 5, 3, 4), (2, 3, 1, 2, 6), 1, 0, 2),
 }
@@ -79,21 +79,25 @@ def test_floats_of_any_size_are_near_the_exact_sums() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "kernel", "groups", "dtype", "fits"),
+    ("channels", "kernel", "groups", "step", "dtype", "fits"),
     [
-        ((1, 6, 6, 8), (3, 3, 4, 8), 2, "float32", True),
-        ((1, 6, 6, 8), (3, 3, 8, 8), 1, "float32", False),  # one group
-        ((1, 6, 6, 8), (3, 3, 1, 8), 8, "float32", False),  # one channel in each: no product at all
-        ((1, 6, 6, 32), (3, 3, 8, 32), 4, "float32", False),  # eight channels to eight filters
-        ((1, 6, 6, 8), (3, 3, 4, 80), 2, "float32", False),  # forty filters
-        ((1, 12, 12, 8), (7, 7, 4, 8), 2, "float32", False),  # 196 products
-        ((1, 6, 6, 8), (3, 3, 4, 8), 2, "float16", False),
-        ((1, 6, 6, 8), (3, 3, 4, 8), 2, "int32", False),
+        (8, (3, 3, 4, 8), 2, 1, "float32", True),
+        (8, (3, 3, 4, 8), 2, 2, "float32", True),
+        (8, (3, 3, 8, 8), 1, 1, "float32", False),  # one group
+        (8, (3, 3, 1, 8), 8, 1, "float32", False),  # one channel in each: no product at all
+        (32, (3, 3, 8, 32), 4, 1, "float32", False),  # eight channels to eight filters
+        (32, (3, 3, 16, 2), 2, 1, "float32", False),  # sixteen channels
+        (8, (3, 3, 4, 32), 2, 1, "float32", False),  # sixteen filters
+        (8, (7, 7, 4, 8), 2, 1, "float32", False),  # 196 products
+        (8, (3, 3, 4, 8), 2, 3, "float32", False),  # a tap for each place of the image
+        (8, (1, 1, 4, 8), 2, 1, "float32", False),
+        (8, (3, 3, 4, 8), 2, 1, "float16", False),
+        (8, (3, 3, 4, 8), 2, 1, "int32", False),
     ],
 )
-def test_others_stay_products(shape: Any, kernel: Any, groups: int, dtype: str, fits: bool) -> None:
-    graph = jn.Graph("g", [jn.TensorType(jn.DType(dtype), shape, name="x")])
-    graph.output(jn.conv2d(graph.inputs[0], np.ones(kernel, dtype), groups=groups))
+def test_others_stay_products(channels: int, kernel: Any, groups: int, step: int, dtype: str, fits: bool) -> None:
+    graph = jn.Graph("g", [jn.TensorType(jn.DType(dtype), (1, 12, 12, channels), name="x")])
+    graph.output(jn.conv2d(graph.inputs[0], np.ones(kernel, dtype), stride=step, groups=groups))
     names = {symbol.op.name for symbol in expand(graph, WholeLines(columns=True)).symbols}
     assert ("contiguous" in names) == fits
     assert "contiguous" not in {symbol.op.name for symbol in expand(graph).symbols}

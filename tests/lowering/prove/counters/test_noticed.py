@@ -61,7 +61,7 @@ SABOTAGE: dict[str, tuple[Any, str, Any, str]] = {
     "the rows of places are other ones": (LastProgram, "_found_shared", _of_rows, "a place for each row, and columns"),
     "what else writes is not looked at": (LastProgram, "_is_counter_under", lambda self, level: True, "counts twice"),
     "all is done before": (LastProgram, "_is_before", lambda self, access: True, "written afterwards"),
-    "loops are not looked at": (last, "runs_once", lambda bounds, op: True, "counts and looks in a loop"),
+    "loops are not looked at": (last, "runs_once", lambda run, op: True, "counts and looks in a loop"),
     "any number is 1": (last, "number_of", lambda world, op, ssa: 1, "adds 2"),
     "orders are not looked at": (last, "enum_name", _named("relaxed", "acq_rel"), "relaxed"),
     "kinds are not looked at": (last, "enum_name", _named("max", "add"), "the largest"),
