@@ -87,8 +87,14 @@ class Overflow:
         self._bounds.world.solver.budget.take(_STEPS_AN_OPERATION * len(operations))
         pointer = self._bounds.pointer(access)
 
+        order = list(operations)
+
         def holds(level: Level) -> bool:
-            return not any(self._problem(op, level) for op in operations)
+            failed = next((op for op in order if self._problem(op, level)), None)
+            if failed is not None:  # it is asked first the next time: under fewer conditions it most likely fails again
+                order.remove(failed)
+                order.insert(0, failed)
+            return failed is None
 
         array = pointer.base if isinstance(pointer, Pointer) else None
         found = self._bounds.climb(array, holds, [partial(self._bounds.live, access)], small=True)
@@ -107,6 +113,8 @@ class Overflow:
     def _problem(self, op: Operation, level: Level) -> str:
         """Returns what may wrap in an operation; "" if nothing does."""
         found = self._asked.get((op, level))
+        if found is None and level and not self._problem(op, ALWAYS):
+            found = self._asked[op, level] = ""  # what wraps in no launch at all wraps in none of those that conditions leave
         if found is None:
             try:
                 found = self._ask(op, level)

@@ -6,7 +6,8 @@ nothing is approximated, and what they leave out makes the solver find a model t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
+from math import prod
 
 from .atoms import Range, Terms
 from .formulas import Formula, at_least, at_most, both, equal, implies
@@ -19,6 +20,151 @@ _MAX_FACTOR = 1 << 20
 _MAX_VALUES = 16
 _MAX_END = 1 << 30
 """Largest end of a range that is said of products: 2^30 programs and sizes are more than there are, and types go beyond."""
+
+
+Values = MutableMapping[Monomial, int]
+"""Numbers of atoms and of products, which are variables; a product that is missing is the product of its atoms."""
+
+
+class Signs:
+    """What the signs of two integers say of their product.
+
+    Attributes:
+        monomials: the products in it.
+    """
+
+    __slots__ = ("factor", "monomials", "other", "product")
+
+    def __init__(self, factor: Polynomial, other: Polynomial) -> None:
+        self.factor, self.other, self.product = factor, other, factor * other
+        self.monomials = _products(self.product) | _products(other)
+
+    def wrong(self, values: Values) -> list[int]:
+        """Returns which of the lemmas numbers contradict."""
+        one, product = _value(self.factor, values), _value(self.product, values)
+        if product == 0 and one == 0:
+            return []
+        two = _value(self.other, values)
+        if one == 0 or two == 0:
+            return [] if product == 0 else [0] if two == 0 else [1]
+        if (one < 0) != (two < 0):
+            product = -product
+        first = 2 + 4 * (one < 0) + 2 * (two < 0)
+        return [first + number for number, least in enumerate((abs(one), abs(two))) if product < least]
+
+    def lemma(self, number: int) -> Formula:
+        """Returns one of the lemmas."""
+        factor, other, product = self.factor, self.other, self.product
+        if number < 2:
+            return implies(equal(factor if number else other, 0), equal(product, 0))
+        # Either side as it is and with its sign turned.
+        is_turned, rest_is_turned, is_second = (number - 2) // 4, (number - 2) // 2 % 2, number % 2
+        s, rest = -factor if is_turned else factor, -other if rest_is_turned else other
+        value = product if is_turned == rest_is_turned else -product
+        if is_second:  # s >= 1 and rest >= 0 give s·rest >= rest
+            return implies(both(at_least(s, 1), at_least(rest, 0)), at_least(value, rest))
+        return implies(both(at_least(s, 0), at_least(rest, 1)), at_least(value, s))  # and the other way round
+
+    def numbers(self) -> Iterable[int]:
+        """Returns the numbers of the lemmas."""
+        return range(10)
+
+
+class Limits:
+    """What the limits of an integer say of its product with another one. monomials: the products in it."""
+
+    __slots__ = ("ends", "factor", "monomials", "other", "product")
+
+    def __init__(self, factor: Polynomial, other: Polynomial, ends: Range) -> None:
+        self.factor, self.other, self.product, self.ends = factor, other, factor * other, ends
+        self.monomials = _products(self.product) | _products(other)
+
+    def wrong(self, values: Values) -> list[int]:
+        """Returns which of the lemmas numbers contradict."""
+        two, product = _value(self.other, values), _value(self.product, values)
+        found = []
+        for number, end in enumerate(self.ends):
+            if end is not None and self._is_said(number):
+                is_above = number == 0 if two >= 0 else number == 1
+                if product < end * two if is_above else product > end * two:
+                    found.append(2 * number + (two < 0))
+        return found
+
+    def lemma(self, number: int) -> Formula:
+        """Returns one of the lemmas."""
+        end, is_negative = self.ends[number // 2], number % 2
+        assert end is not None
+        above, below = at_most(self.product, self.other * end), at_least(self.product, self.other * end)
+        if is_negative:
+            return implies(at_most(self.other, 0), above if number < 2 else below)
+        return implies(at_least(self.other, 0), below if number < 2 else above)
+
+    def numbers(self) -> Iterable[int]:
+        """Returns the numbers of the lemmas."""
+        return [2 * number + turned for number in range(2) if self._is_said(number) for turned in range(2)]
+
+    def _is_said(self, number: int) -> bool:
+        end = self.ends[number]
+        return end is not None and abs(end) <= _MAX_END and not (number == 0 and end in (0, 1))  # signs say these already
+
+
+class FewValues:
+    """What a product is for each value of a factor that has few. monomials: the products in it."""
+
+    __slots__ = ("atom", "ends", "monomials", "rest", "whole")
+
+    def __init__(self, whole: Monomial, position: int, ends: tuple[int, int]) -> None:
+        self.whole, self.atom, self.ends = whole, whole[position], ends
+        self.rest = whole[:position] + whole[position + 1 :]
+        self.monomials = frozenset([each for each in (self.whole, self.rest) if len(each) > 1])
+
+    def wrong(self, values: Values) -> list[int]:
+        """Returns which of the lemmas numbers contradict."""
+        value = _of((self.atom,), values)
+        if _of(self.whole, values) == value * _of(self.rest, values):
+            return []
+        return list(self.numbers())  # one after the other would take as many questions
+
+    def lemma(self, number: int) -> Formula:
+        """Returns one of the lemmas."""
+        value = self.ends[0] + number
+        rest, whole = Polynomial([(self.rest, 1)]), Polynomial([(self.whole, 1)])
+        return implies(equal(variable(self.atom), value), equal(whole, rest * value))
+
+    def numbers(self) -> Iterable[int]:
+        """Returns the numbers of the lemmas."""
+        return range(self.ends[1] - self.ends[0] + 1)
+
+
+Lemma = Signs | Limits | FewValues
+
+
+def few_values(terms: Terms, monomial: Monomial) -> FewValues | None:
+    """Returns what a product is by a factor that has few values; None if there is none."""
+    for position, atom in enumerate(monomial):
+        low, high = terms.atoms[atom].low, terms.atoms[atom].high
+        if low is not None and high is not None and high - low < _MAX_VALUES:
+            return FewValues(monomial, position, (low, high))
+    return None
+
+
+def _products(polynomial: Polynomial) -> frozenset[Monomial]:
+    return frozenset([monomial for monomial, _ in polynomial.terms if len(monomial) > 1])
+
+
+def _of(monomial: Monomial, values: Values) -> int:
+    found = values.get(monomial)
+    if found is None:
+        found = values[monomial] = prod([values[(atom,)] for atom in monomial])
+    return found
+
+
+def _value(polynomial: Polynomial, values: Values) -> int:
+    found = 0
+    for monomial, factor in polynomial.terms:
+        value = values.get(monomial)
+        found += factor * (_of(monomial, values) if value is None else value)
+    return found
 
 
 def product_lemmas(factor: Polynomial, other: Polynomial) -> list[Formula]:
@@ -114,17 +260,4 @@ def _reduced(group: Polynomial) -> Polynomial:
     return reduced if reduced.terms[-1][1] > 0 else -reduced
 
 
-def small_factors(terms: Terms, monomial: Monomial) -> Iterator[Formula]:
-    """Yields, for a product with a factor that has few values, what the product is for each of them."""
-    for position, atom in enumerate(monomial):
-        low, high = terms.atoms[atom].low, terms.atoms[atom].high
-        if low is None or high is None or high - low >= _MAX_VALUES:
-            continue
-        rest = Polynomial([(monomial[:position] + monomial[position + 1 :], 1)])
-        whole = Polynomial([(monomial, 1)])
-        for value in range(low, high + 1):
-            yield implies(equal(variable(atom), value), equal(whole, rest * value))
-        return
-
-
-__all__ = ["bounded_lemmas", "product_lemmas", "products_in", "small_factors"]
+__all__ = ["FewValues", "Lemma", "Limits", "Signs", "Values", "bounded_lemmas", "few_values", "product_lemmas", "products_in"]

@@ -5,12 +5,10 @@ z3 comes with the extra `joinery-graph[prove]`, and loads when the first questio
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ....promotion.dataclass import dataclass
-from ....promotion.errors import UnsupportedError
 from .atoms import Range, Terms
 from .counts import relations
 from .formulas import (
@@ -28,14 +26,18 @@ from .formulas import (
     flags_of,
     polynomials_of,
 )
-from .lemmas import bounded_lemmas, product_lemmas, products_in, small_factors
+from .lemmas import Lemma, Limits, Signs, few_values, products_in
 from .limits import limits
 from .orders import orders
-from .polynomials import ONE, Monomial, Polynomial
+from .polynomials import Monomial, Polynomial
+from .questions import Context, load_z3, name
 
 DEFAULT_LIMIT = 2_000_000
 """Steps of z3's resource count for one question: about a second, and the same on every machine."""
 _MIN_STEPS = 20_000
+import os
+ROUND = int(os.environ.get('ROUND', '5000'))
+MOST = int(os.environ.get('MOST', '30'))
 _STEPS_A_LETTER = 3
 """What a question counts at least, and for each letter of it: making and reading it takes time, too."""
 
@@ -65,16 +67,7 @@ class Answer:
     model: dict[int, int]
 
 
-_UNSAT, _UNKNOWN = Answer("unsat", {}), Answer("unknown", {})
-
-
-def load_z3() -> Any:
-    """Imports z3. Raises `UnsupportedError` that names the extra where it is missing."""
-    try:
-        import z3
-    except ImportError as error:
-        raise UnsupportedError("proofs need z3; fix: pip install 'joinery-graph[prove]'") from error
-    return z3
+_UNSAT, _UNKNOWN, _SAT = Answer("unsat", {}), Answer("unknown", {}), Answer("sat", {})
 
 
 class Solver:
@@ -86,14 +79,15 @@ class Solver:
     """
 
     def __init__(self, terms: Terms, budget: Budget) -> None:
-        self._z3 = load_z3()
-        self._context: Any = None  # of its own, so that what was asked before in this process changes nothing
+        load_z3()
+        self._z3: Context | None = None  # of its own, so that what was asked before in this process changes nothing
         self._terms = terms
         self.budget = budget
         self._known: dict[tuple[frozenset[Formula], bool], Answer] = {}
+        self._asked: dict[tuple[Formula, str, bool], list[frozenset[Formula]]] = {}
         self._texts: dict[Formula, str] = {}
-        self._lemmas: dict[tuple[Polynomial, Polynomial], tuple[str, frozenset[Monomial]]] = {}
-        self._limited: dict[tuple[Polynomial, Polynomial, Range], str] = {}
+        self._lemmas: dict[Any, Lemma | None] = {}
+        self._lemma_texts: dict[tuple[Lemma, int], str] = {}
         self._ranges: dict[Monomial, str] = {}
         self.asked = 0
         self.steps = 0
@@ -121,14 +115,33 @@ class Solver:
 
     def check(self, formulas: Sequence[Formula], bounded: bool = False) -> Answer:
         """Returns whether formulas can hold together. bounded: as in `is_impossible`."""
-        parts = frozenset(_flattened(formulas))
+        listed = list(dict.fromkeys(_flattened(formulas)))
+        parts = frozenset(listed)
         if FALSE in parts:
             return _UNSAT
         found = self._known.get((parts, bounded))
         if found is None:
-            found = self._ask(list(dict.fromkeys(_flattened(formulas))), bounded=bounded)
+            found = self._implied(listed, parts, bounded)
+            if found is None:
+                found = self._ask([*listed], bounded=bounded)
+                if found.verdict != "unknown" and listed:
+                    self._asked.setdefault((listed[-1], found.verdict, bounded), []).append(parts)
             self._known[parts, bounded] = found
         return found
+
+    def _implied(self, formulas: Sequence[Formula], parts: frozenset[Formula], bounded: bool) -> Answer | None:
+        """Returns what earlier answers say: more than what cannot hold together cannot, and fewer than what can do.
+
+        Looked at are questions with one of these formulas as their last one, which is the claim that is asked about.
+        """
+        for each in formulas:
+            for known in self._asked.get((each, "unsat", bounded), ()):
+                if known <= parts:
+                    return _UNSAT
+        for known in self._asked.get((formulas[-1], "sat", bounded), ()) if formulas else ():
+            if parts <= known:
+                return _SAT
+        return None
 
     def _ask(self, formulas: list[Formula], exact: bool = False, share: int = 1, bounded: bool = False) -> Answer:
         if self.budget.is_spent:
@@ -136,88 +149,88 @@ class Solver:
         atoms = self._with_facts(formulas)
         polynomials = list(dict.fromkeys(polynomials_of(formulas)))
         products = {monomial for each in polynomials for monomial, _ in each if len(monomial) > 1}
-        asserted = [self._formula(formula) for formula in formulas]
-        pairs = products_in(polynomials)
-        ranges = limits(formulas, self._range_of) if pairs and bounded else {}
-        for factor, other in pairs:
-            lemma, its = self._lemma(factor, other)
-            asserted.append(lemma)
-            products |= its
-            if bounded:
-                (atom,) = factor.atoms
-                asserted.append(self._bounded(factor, other, ranges.get(atom) or self._range_of(atom)))
-        for monomial in sorted(products):
-            lemma, its = self._small_factors(monomial)
-            asserted.append(lemma)
-            products |= its
-        variables: list[Monomial] = [*[(atom,) for atom in sorted(atoms)], *sorted(products)]
-        asserted += [self._range(monomial) for monomial in variables]
-        if exact:
-            asserted += [f"(= {_name(each)} (* {' '.join([_name((atom,)) for atom in each])}))" for each in sorted(products)]
-        flags = sorted(set(flags_of(formulas)))
-        lines = [f"(declare-const {_name(monomial)} Int)" for monomial in variables]
-        lines += [f"(declare-const b{flag} Bool)" for flag in flags]
-        lines += [f"(assert {each})" for each in asserted if each != "true"]
-        if self._context is None:  # making one takes longer than most questions, and many a guess asks none
-            self._context = self._z3.Context()
-        solver = self._z3.SimpleSolver(ctx=self._context)  # the tactics of others look at the clock
-        solver.set("random_seed", 0)
-        solver.set("rlimit", max(1, self.budget.limit // share))  # 0 would be no limit
-        solver.set("ctrl_c", False)  # z3's own handler leaves SIGINT such that it interrupts no wait of this process any more
-        text = "\n".join(lines)
-        solver.from_string(text)
+        if self._z3 is None:  # making a context takes longer than most questions, and many a guess asks none
+            self._z3 = Context()
+        question = self._z3.question(max(1, self.budget.limit // share))
         self.asked += 1
-        verdict = str(solver.check())
-        before, self.steps = self.steps, _steps(solver)
-        self.budget.take(max(_MIN_STEPS, self.steps - before) + _STEPS_A_LETTER * len(text))
+        asserted = [self._formula(formula) for formula in formulas]
+        asserted += [self._range((atom,)) for atom in sorted(atoms)]
+        self._z3.declare([(atom,) for atom in sorted(atoms)], flags_of(formulas))
+        lemmas = self._lemmas_of(formulas, polynomials, products, bounded) if exact else None
+        if lemmas is not None:
+            for each in lemmas:
+                asserted += [self._text_of(each, number) for number in each.numbers()]
+                products |= each.monomials
+            asserted += [f"(= {name(each)} (* {' '.join([name((atom,)) for atom in each])}))" for each in sorted(products)]
+        asserted += [self._range(monomial) for monomial in sorted(products)]
+        self._z3.declare(sorted(products), ())
+        verdict = question.ask(asserted)
+        while not exact and verdict == "sat":
+            if lemmas is None:
+                lemmas = self._lemmas_of(formulas, polynomials, products, bounded)
+            values = question.values() if lemmas else {}
+            for atom in atoms:
+                values.setdefault((atom,), 0)
+            wrong = [(each, number) for each in lemmas for number in each.wrong(values)][:MOST]
+            if not wrong:
+                break
+            new = sorted({monomial for each, _ in wrong for monomial in each.monomials} - products)
+            products.update(new)
+            self._z3.declare(new, ())
+            verdict = question.ask([*[self._text_of(*each) for each in wrong], *[self._range(each) for each in new]])
+        self.steps += question.steps
+        again = (question.rounds - 1) * (ROUND + 20 * len(lemmas or ()))
+        self.budget.take(max(_MIN_STEPS, question.steps) + again + _STEPS_A_LETTER * question.letters)
         if verdict != "sat":
             return _UNSAT if verdict == "unsat" else _UNKNOWN
-        model = solver.model()
-        values = dict.fromkeys(atoms, 0)
-        for declaration in model.decls():
-            parts = declaration.name()[1:].split("_")
-            if declaration.name()[0] == "v" and len(parts) == 1:
-                values[int(parts[0])] = model[declaration].as_long()
-        return Answer("sat", values)
+        found = question.values() if exact else values
+        return Answer("sat", {atom: found.get((atom,), 0) for atom in atoms})
 
-    def _lemma(self, factor: Polynomial, other: Polynomial) -> tuple[str, frozenset[Monomial]]:
-        """Returns what signs say of a product, and the products in that, made once."""
-        found = self._lemmas.get((factor, other))
+    def _lemmas_of(
+        self, formulas: list[Formula], polynomials: list[Polynomial], products: set[Monomial], bounded: bool
+    ) -> list[Lemma]:  # fmt: skip
+        pairs = products_in(polynomials)
+        ranges = limits(formulas, self._range_of) if pairs and bounded else {}
+        found: list[Lemma] = []
+        monomials = set(products)
+        for factor, other in pairs:
+            lemma = self._lemmas.get((factor, other))
+            if lemma is None:
+                lemma = self._lemmas[factor, other] = Signs(factor, other)
+            found.append(lemma)
+            monomials |= lemma.monomials
+            if bounded:
+                (atom,) = factor.atoms
+                key = (factor, other, ranges.get(atom) or self._range_of(atom))
+                lemma = self._lemmas.get(key)
+                if lemma is None:
+                    lemma = self._lemmas[key] = Limits(*key)
+                found.append(lemma)
+        for monomial in sorted(monomials):
+            if monomial not in self._lemmas:
+                self._lemmas[monomial] = few_values(self._terms, monomial)
+            if (lemma := self._lemmas[monomial]) is not None:
+                found.append(lemma)
+        return found
+
+    def _text_of(self, lemma: Lemma, number: int) -> str:
+        key = (lemma, number)
+        found = self._lemma_texts.get(key)
         if found is None:
-            formulas = product_lemmas(factor, other)
-            products = frozenset(monomial for each in polynomials_of(formulas) for monomial, _ in each if len(monomial) > 1)
-            found = self._lemmas[factor, other] = self._formula(both(*formulas)), products
+            found = self._lemma_texts[key] = self._formula(lemma.lemma(number))
         return found
 
     def _range_of(self, atom: int) -> Range:
         return self._terms.atoms[atom].low, self._terms.atoms[atom].high
-
-    def _bounded(self, factor: Polynomial, other: Polynomial, ends: Range) -> str:
-        """Returns what the limits of a factor say of a product, made once."""
-        key = (factor, other, ends)
-        found = self._limited.get(key)
-        if found is None:
-            found = self._limited[key] = self._formula(both(*bounded_lemmas(factor, other, ends)))
-        return found
-
-    def _small_factors(self, monomial: Monomial) -> tuple[str, frozenset[Monomial]]:
-        """Returns what a product is for each value of a factor that has few, and the products in that, made once."""
-        key = (Polynomial([(monomial, 1)]), ONE)
-        found = self._lemmas.get(key)
-        if found is None:
-            formulas = list(small_factors(self._terms, monomial))
-            products = frozenset(product for each in polynomials_of(formulas) for product, _ in each if len(product) > 1)
-            found = self._lemmas[key] = self._formula(both(*formulas)), products
-        return found
 
     def _range(self, monomial: Monomial) -> str:
         """Returns what the range of a product says of it, made once."""
         found = self._ranges.get(monomial)
         if found is None:
             low, high = self._terms.range(Polynomial([(monomial, 1)]))
-            name = _name(monomial)
-            parts = [] if low is None else [f"(>= {name} {_number(low)})"]
-            parts += [] if high is None else [f"(<= {name} {_number(high)})"]
+            variable = name(monomial)
+            parts = [] if low is None else [f"(>= {variable} {_number(low)})"]
+            parts += [] if high is None else [f"(<= {variable} {_number(high)})"]
             found = self._ranges[monomial] = "true" if not parts else f"(and {' '.join(parts)})"
         return found
 
@@ -280,11 +293,6 @@ class Solver:
         return self._formula(formula) if isinstance(formula, AtMost | Equal) else self._written(formula)
 
 
-@functools.lru_cache(maxsize=1 << 14)
-def _name(monomial: Monomial) -> str:
-    return "v" + "_".join(map(str, monomial))
-
-
 def _number(value: int) -> str:
     return str(value) if value >= 0 else f"(- {-value})"
 
@@ -292,16 +300,11 @@ def _number(value: int) -> str:
 def _compared(relation: str, polynomial: Polynomial) -> str:
     """Returns that a polynomial with atoms is at most, or is, 0."""
     parts = [
-        _name(monomial) if factor == 1 else f"(* {_number(factor)} {_name(monomial)})"
+        name(monomial) if factor == 1 else f"(* {_number(factor)} {name(monomial)})"
         for monomial, factor in polynomial if monomial
     ]  # fmt: skip
     left = parts[0] if len(parts) == 1 else f"(+ {' '.join(parts)})"
     return f"({relation} {left} {_number(-polynomial.constant_part)})"
-
-
-def _steps(solver: Any) -> int:
-    statistics = solver.statistics()
-    return int(statistics.get_key_value("rlimit count")) if "rlimit count" in statistics.keys() else 0  # noqa: SIM118
 
 
 def _flattened(formulas: Iterable[Formula]) -> Iterator[Formula]:
