@@ -6,7 +6,7 @@ nothing is approximated, and what they leave out makes the solver find a model t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from math import prod
 
 from .atoms import Range, Terms
@@ -20,7 +20,6 @@ _MAX_FACTOR = 1 << 20
 _MAX_VALUES = 16
 _MAX_END = 1 << 30
 """Largest end of a range that is said of products: 2^30 programs and sizes are more than there are, and types go beyond."""
-
 
 Values = MutableMapping[Monomial, int]
 """Numbers of atoms and of products, which are variables; a product that is missing is the product of its atoms."""
@@ -36,15 +35,13 @@ class Signs:
     __slots__ = ("factor", "monomials", "other", "product")
 
     def __init__(self, factor: Polynomial, other: Polynomial) -> None:
+        """Starts with the two."""
         self.factor, self.other, self.product = factor, other, factor * other
         self.monomials = _products(self.product) | _products(other)
 
     def wrong(self, values: Values) -> list[int]:
         """Returns which of the lemmas numbers contradict."""
-        one, product = _value(self.factor, values), _value(self.product, values)
-        if product == 0 and one == 0:
-            return []
-        two = _value(self.other, values)
+        one, two, product = _value(self.factor, values), _value(self.other, values), _value(self.product, values)
         if one == 0 or two == 0:
             return [] if product == 0 else [0] if two == 0 else [1]
         if (one < 0) != (two < 0):
@@ -71,11 +68,18 @@ class Signs:
 
 
 class Limits:
-    """What the limits of an integer say of its product with another one. monomials: the products in it."""
+    """What the limits of an integer say of its product with another one.
+
+    0 <= s <= 3000 and L >= 0 give s·L <= 3000·L, which is linear.
+
+    Attributes:
+        monomials: the products in it.
+    """
 
     __slots__ = ("ends", "factor", "monomials", "other", "product")
 
     def __init__(self, factor: Polynomial, other: Polynomial, ends: Range) -> None:
+        """Starts with the two. ends: between which numbers the factor is."""
         self.factor, self.other, self.product, self.ends = factor, other, factor * other, ends
         self.monomials = _products(self.product) | _products(other)
 
@@ -109,11 +113,16 @@ class Limits:
 
 
 class FewValues:
-    """What a product is for each value of a factor that has few. monomials: the products in it."""
+    """What a product is for each value of a factor that has few.
+
+    Attributes:
+        monomials: the products in it.
+    """
 
     __slots__ = ("atom", "ends", "monomials", "rest", "whole")
 
     def __init__(self, whole: Monomial, position: int, ends: tuple[int, int]) -> None:
+        """Starts with a product. position: of the factor that has few values, from and to `ends`."""
         self.whole, self.atom, self.ends = whole, whole[position], ends
         self.rest = whole[:position] + whole[position + 1 :]
         self.monomials = frozenset([each for each in (self.whole, self.rest) if len(each) > 1])
@@ -164,40 +173,6 @@ def _value(polynomial: Polynomial, values: Values) -> int:
     for monomial, factor in polynomial.terms:
         value = values.get(monomial)
         found += factor * (_of(monomial, values) if value is None else value)
-    return found
-
-
-def product_lemmas(factor: Polynomial, other: Polynomial) -> list[Formula]:
-    """Returns what the signs of two integers say of their product, as far as it is not known by itself."""
-    product = factor * other
-    found: list[Formula] = [implies(equal(other, 0), equal(product, 0)), implies(equal(factor, 0), equal(product, 0))]
-    opposite = -product
-    # Either side as it is and with its sign turned, with what says that it is 0 or more, and 1 or more.
-    rests = [(rest, at_least(rest, 0), at_least(rest, 1)) for rest in (other, -other)]
-    for s in (factor, -factor):
-        not_negative, positive = at_least(s, 0), at_least(s, 1)
-        for rest, rest_not_negative, rest_positive in rests:
-            value = product if (s is factor) == (rest is other) else opposite
-            # s >= 0 and rest >= 1 give s·rest >= s; s >= 1 and rest >= 0 give s·rest >= rest.
-            found.append(implies(both(not_negative, rest_positive), at_least(value, s)))
-            found.append(implies(both(positive, rest_not_negative), at_least(value, rest)))
-    return found
-
-
-def bounded_lemmas(factor: Polynomial, other: Polynomial, limits: Range) -> list[Formula]:
-    """Returns what the limits of an integer say of its product with another one.
-
-    limits: between which numbers the factor is. 0 <= s <= 3000 and L >= 0 give s·L <= 3000·L, which is linear.
-    """
-    low, high = limits
-    product = factor * other
-    found: list[Formula] = []
-    for is_upper, end in ((True, high), (False, low)):
-        if end is None or abs(end) > _MAX_END or (not is_upper and end in (0, 1)):  # signs say these already
-            continue
-        above, below = at_most(product, other * end), at_least(product, other * end)
-        found.append(implies(at_least(other, 0), above if is_upper else below))
-        found.append(implies(at_most(other, 0), below if is_upper else above))
     return found
 
 
@@ -260,4 +235,4 @@ def _reduced(group: Polynomial) -> Polynomial:
     return reduced if reduced.terms[-1][1] > 0 else -reduced
 
 
-__all__ = ["FewValues", "Lemma", "Limits", "Signs", "Values", "bounded_lemmas", "few_values", "product_lemmas", "products_in"]
+__all__ = ["FewValues", "Lemma", "Limits", "Signs", "Values", "few_values", "products_in"]

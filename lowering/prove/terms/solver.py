@@ -6,7 +6,6 @@ z3 comes with the extra `joinery-graph[prove]`, and loads when the first questio
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from ....promotion.dataclass import dataclass
 from .atoms import Range, Terms
@@ -26,20 +25,22 @@ from .formulas import (
     flags_of,
     polynomials_of,
 )
-from .lemmas import Lemma, Limits, Signs, few_values, products_in
+from .lemmas import FewValues, Lemma, Limits, Signs, few_values, products_in
 from .limits import limits
 from .orders import orders
 from .polynomials import Monomial, Polynomial
-from .questions import Context, load_z3, name
+from .questions import Context, Question, load_z3, name
 
 DEFAULT_LIMIT = 2_000_000
 """Steps of z3's resource count for one question: about a second, and the same on every machine."""
 _MIN_STEPS = 20_000
-import os
-ROUND = int(os.environ.get('ROUND', '5000'))
-MOST = int(os.environ.get('MOST', '30'))
 _STEPS_A_LETTER = 3
-"""What a question counts at least, and for each letter of it: making and reading it takes time, too."""
+"""What a question counts at least, and for each letter of it: making it takes time, too."""
+_STEPS_A_ROUND = 10_000
+_STEPS_A_LEMMA = 40
+"""What a question counts each time that it is asked again, and for each lemma that is looked at then."""
+_MAX_LEMMAS = 60
+"""Most lemmas that are added at once."""
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What z3 says. verdict: "unsat", "sat" or "unknown". model: values of atoms, which products need not agree with."""
+    """What z3 says. verdict: "unsat", "sat" or "unknown". model: values of atoms, if products are those of their factors."""
 
     verdict: str
     model: dict[int, int]
@@ -71,7 +72,7 @@ _UNSAT, _UNKNOWN, _SAT = Answer("unsat", {}), Answer("unknown", {}), Answer("sat
 
 
 class Solver:
-    """Questions about the atoms of one proof. Equal questions are asked once.
+    """Questions about the atoms of one proof. None is asked that others have answered.
 
     Attributes:
         budget: what questions take their steps from.
@@ -80,14 +81,16 @@ class Solver:
 
     def __init__(self, terms: Terms, budget: Budget) -> None:
         load_z3()
-        self._z3: Context | None = None  # of its own, so that what was asked before in this process changes nothing
+        self._context: Context | None = None  # of its own, so that what was asked before in this process changes nothing
         self._terms = terms
         self.budget = budget
         self._known: dict[tuple[frozenset[Formula], bool], Answer] = {}
-        self._asked: dict[tuple[Formula, str, bool], list[frozenset[Formula]]] = {}
+        self._answered: dict[tuple[Formula, str, bool], list[frozenset[Formula]]] = {}
         self._texts: dict[Formula, str] = {}
-        self._lemmas: dict[Any, Lemma | None] = {}
-        self._lemma_texts: dict[tuple[Lemma, int], str] = {}
+        self._signs: dict[tuple[Polynomial, Polynomial], Signs] = {}
+        self._limited: dict[tuple[Polynomial, Polynomial, Range], Limits] = {}
+        self._few: dict[Monomial, FewValues | None] = {}
+        self._lemmas: dict[tuple[Lemma, int], str] = {}
         self._ranges: dict[Monomial, str] = {}
         self.asked = 0
         self.steps = 0
@@ -125,7 +128,7 @@ class Solver:
             if found is None:
                 found = self._ask([*listed], bounded=bounded)
                 if found.verdict != "unknown" and listed:
-                    self._asked.setdefault((listed[-1], found.verdict, bounded), []).append(parts)
+                    self._answered.setdefault((listed[-1], found.verdict, bounded), []).append(parts)
             self._known[parts, bounded] = found
         return found
 
@@ -135,10 +138,10 @@ class Solver:
         Looked at are questions with one of these formulas as their last one, which is the claim that is asked about.
         """
         for each in formulas:
-            for known in self._asked.get((each, "unsat", bounded), ()):
+            for known in self._answered.get((each, "unsat", bounded), ()):
                 if known <= parts:
                     return _UNSAT
-        for known in self._asked.get((formulas[-1], "sat", bounded), ()) if formulas else ():
+        for known in self._answered.get((formulas[-1], "sat", bounded), ()) if formulas else ():
             if parts <= known:
                 return _SAT
         return None
@@ -146,78 +149,94 @@ class Solver:
     def _ask(self, formulas: list[Formula], exact: bool = False, share: int = 1, bounded: bool = False) -> Answer:
         if self.budget.is_spent:
             return _UNKNOWN
-        atoms = self._with_facts(formulas)
+        atoms = sorted(self._with_facts(formulas))
         polynomials = list(dict.fromkeys(polynomials_of(formulas)))
         products = {monomial for each in polynomials for monomial, _ in each if len(monomial) > 1}
-        if self._z3 is None:  # making a context takes longer than most questions, and many a guess asks none
-            self._z3 = Context()
-        question = self._z3.question(max(1, self.budget.limit // share))
+        if self._context is None:  # making one takes longer than most questions, and many a guess asks none
+            self._context = Context()
+        question = Question(self._context, max(1, self.budget.limit // share))
         self.asked += 1
+        self._context.declare([(atom,) for atom in atoms], flags_of(formulas))
         asserted = [self._formula(formula) for formula in formulas]
-        asserted += [self._range((atom,)) for atom in sorted(atoms)]
-        self._z3.declare([(atom,) for atom in sorted(atoms)], flags_of(formulas))
-        lemmas = self._lemmas_of(formulas, polynomials, products, bounded) if exact else None
-        if lemmas is not None:
-            for each in lemmas:
-                asserted += [self._text_of(each, number) for number in each.numbers()]
-                products |= each.monomials
+        asserted += [self._range((atom,)) for atom in atoms]
+        seen = 0
+        if exact:
+            for lemma in self._lemmas_of(formulas, polynomials, products, bounded):
+                asserted += [self._lemma(lemma, number) for number in lemma.numbers()]
+                products |= lemma.monomials
             asserted += [f"(= {name(each)} (* {' '.join([name((atom,)) for atom in each])}))" for each in sorted(products)]
-        asserted += [self._range(monomial) for monomial in sorted(products)]
-        self._z3.declare(sorted(products), ())
-        verdict = question.ask(asserted)
-        while not exact and verdict == "sat":
-            if lemmas is None:
-                lemmas = self._lemmas_of(formulas, polynomials, products, bounded)
-            values = question.values() if lemmas else {}
-            for atom in atoms:
-                values.setdefault((atom,), 0)
-            wrong = [(each, number) for each in lemmas for number in each.wrong(values)][:MOST]
-            if not wrong:
-                break
-            new = sorted({monomial for each, _ in wrong for monomial in each.monomials} - products)
-            products.update(new)
-            self._z3.declare(new, ())
-            verdict = question.ask([*[self._text_of(*each) for each in wrong], *[self._range(each) for each in new]])
+        verdict = question.ask([*asserted, *self._products(self._context, products)])
+        if not exact and verdict == "sat":
+            lemmas = self._lemmas_of(formulas, polynomials, products, bounded)
+            verdict = self._with_lemmas(question, self._context, atoms, products, lemmas)
+            seen = (question.rounds - 1) * len(lemmas)
         self.steps += question.steps
-        again = (question.rounds - 1) * (ROUND + 20 * len(lemmas or ()))
+        again = (question.rounds - 1) * _STEPS_A_ROUND + seen * _STEPS_A_LEMMA
         self.budget.take(max(_MIN_STEPS, question.steps) + again + _STEPS_A_LETTER * question.letters)
         if verdict != "sat":
             return _UNSAT if verdict == "unsat" else _UNKNOWN
-        found = question.values() if exact else values
-        return Answer("sat", {atom: found.get((atom,), 0) for atom in atoms})
+        found = question.values() if exact else {}
+        return Answer("sat", {atom: found.get((atom,), 0) for atom in atoms} if exact else {})
+
+    def _with_lemmas(
+        self, question: Question, context: Context, atoms: list[int], products: set[Monomial], lemmas: list[Lemma]
+    ) -> str:  # fmt: skip
+        """Returns the verdict with all lemmas, of which only those are added that the numbers found without contradict.
+
+        Nothing is left out: what cannot hold together with some lemmas cannot with all, and numbers are the answer only if no
+        lemma contradicts them.
+        """
+        verdict, said = "sat", set[tuple[Lemma, int]]()
+        while verdict == "sat" and lemmas:
+            values = dict.fromkeys([(atom,) for atom in atoms], 0) | question.values()
+            found = [(each, number) for each in lemmas for number in each.wrong(values)]
+            wrong = [each for each in found if each not in said][:_MAX_LEMMAS]
+            if not wrong:
+                break
+            said.update(wrong)
+            new = {monomial for lemma, _ in wrong for monomial in lemma.monomials} - products
+            products |= new
+            ranges = self._products(context, new)
+            verdict = question.ask([*[self._lemma(lemma, number) for lemma, number in wrong], *ranges])
+        return verdict
+
+    def _products(self, context: Context, products: set[Monomial]) -> list[str]:
+        """Declares products, and returns what their ranges say."""
+        context.declare(sorted(products))
+        return [self._range(monomial) for monomial in sorted(products)]
 
     def _lemmas_of(
         self, formulas: list[Formula], polynomials: list[Polynomial], products: set[Monomial], bounded: bool
     ) -> list[Lemma]:  # fmt: skip
+        """Returns what is known of the products in formulas that all hold."""
         pairs = products_in(polynomials)
         ranges = limits(formulas, self._range_of) if pairs and bounded else {}
         found: list[Lemma] = []
         monomials = set(products)
         for factor, other in pairs:
-            lemma = self._lemmas.get((factor, other))
-            if lemma is None:
-                lemma = self._lemmas[factor, other] = Signs(factor, other)
-            found.append(lemma)
-            monomials |= lemma.monomials
+            signs = self._signs.get((factor, other))
+            if signs is None:
+                signs = self._signs[factor, other] = Signs(factor, other)
+            found.append(signs)
+            monomials |= signs.monomials
             if bounded:
                 (atom,) = factor.atoms
                 key = (factor, other, ranges.get(atom) or self._range_of(atom))
-                lemma = self._lemmas.get(key)
-                if lemma is None:
-                    lemma = self._lemmas[key] = Limits(*key)
-                found.append(lemma)
+                if key not in self._limited:
+                    self._limited[key] = Limits(*key)
+                found.append(self._limited[key])
         for monomial in sorted(monomials):
-            if monomial not in self._lemmas:
-                self._lemmas[monomial] = few_values(self._terms, monomial)
-            if (lemma := self._lemmas[monomial]) is not None:
-                found.append(lemma)
+            if monomial not in self._few:
+                self._few[monomial] = few_values(self._terms, monomial)
+            if (few := self._few[monomial]) is not None:
+                found.append(few)
         return found
 
-    def _text_of(self, lemma: Lemma, number: int) -> str:
-        key = (lemma, number)
-        found = self._lemma_texts.get(key)
+    def _lemma(self, lemma: Lemma, number: int) -> str:
+        """Returns a lemma in SMT-LIB, made once."""
+        found = self._lemmas.get((lemma, number))
         if found is None:
-            found = self._lemma_texts[key] = self._formula(lemma.lemma(number))
+            found = self._lemmas[lemma, number] = self._written(lemma.lemma(number))
         return found
 
     def _range_of(self, atom: int) -> Range:

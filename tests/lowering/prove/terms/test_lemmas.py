@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 
 import pytest
@@ -25,9 +26,9 @@ from joinery.lowering.prove.terms.formulas import (
     less,
     negated,
 )
-from joinery.lowering.prove.terms.lemmas import bounded_lemmas, product_lemmas, products_in
+from joinery.lowering.prove.terms.lemmas import FewValues, Lemma, Limits, Signs, products_in
 from joinery.lowering.prove.terms.limits import limits
-from joinery.lowering.prove.terms.polynomials import Polynomial, constant, variable
+from joinery.lowering.prove.terms.polynomials import Monomial, Polynomial, constant, variable
 from joinery.lowering.prove.terms.solver import Budget, Solver
 
 BOX = range(-3, 4)
@@ -62,10 +63,14 @@ def holds(formula: Formula, numbers: dict[int, int]) -> bool:
             raise AssertionError("flags have no value")
 
 
+def said(lemma: Lemma) -> list[Formula]:
+    return [lemma.lemma(number) for number in lemma.numbers()]
+
+
 def test_lemmas_of_products_hold_for_all_factors() -> None:
     a, b, c = variable(0), variable(1), variable(2)
     for other in (b, b - c, b * c, b * 2 - 3):
-        lemmas = list(product_lemmas(a, other))
+        lemmas = said(Signs(a, other))
         for numbers in itertools.product(BOX, repeat=3):
             for lemma in lemmas:
                 assert holds(lemma, dict(enumerate(numbers))), (other, numbers, lemma)
@@ -75,11 +80,77 @@ def test_lemmas_of_limits_hold_for_all_factors_within_them() -> None:
     a, b, c = variable(0), variable(1), variable(2)
     for low, high in ((-3, 3), (-2, 2), (-1, None), (None, -1), (2, 3), (0, 1)):
         for other in (b, b - c, b * c, b * 2 - 3):
-            lemmas = bounded_lemmas(a, other, (low, high))
+            lemmas = said(Limits(a, other, (low, high)))
             for numbers in itertools.product(BOX, repeat=3):
                 if (low is None or low <= numbers[0]) and (high is None or numbers[0] <= high):
                     for lemma in lemmas:
                         assert holds(lemma, dict(enumerate(numbers))), (low, high, other, numbers, lemma)
+
+
+def with_products(formula: Formula, numbers: dict[Monomial, int]) -> bool:
+    """Returns whether a formula holds where products are numbers of their own."""
+    match formula:
+        case Truth(truth):
+            return truth
+        case AtMost(polynomial) | Equal(polynomial):
+            found = sum(factor * numbers[monomial] for monomial, factor in polynomial)
+            return found == 0 if isinstance(formula, Equal) else found <= 0
+        case Both(parts):
+            return all(with_products(part, numbers) for part in parts)
+        case Either(parts):
+            return any(with_products(part, numbers) for part in parts)
+        case Not(part):
+            return not with_products(part, numbers)
+        case _:
+            raise AssertionError(formula)
+
+
+def test_numbers_contradict_exactly_the_lemmas_that_do_not_hold() -> None:
+    """Whatever numbers products are said to be: an answer with lemmas left out is taken for one with all of them."""
+    rng = random.Random(3)
+    a, b, c = variable(0), variable(1), variable(2)
+    made: list[Lemma] = [Signs(a, other) for other in (b, b - c, b * c, b * 2 - 3, a + b)]
+    limited = ((-3, 3), (-2, None), (None, 2), (0, 1), (2, 2))
+    made += [Limits(a, other, ends) for other in (b, b - c, b * 2 - 3) for ends in limited]
+    made += [FewValues((0, 1), 0, (-3, 3)), FewValues((0, 1, 2), 0, (-3, 3)), FewValues((0, 0), 1, (-3, 3))]
+    contradicted = 0
+    for _ in range(400):
+        atoms = {(atom,): rng.choice(BOX) for atom in range(3)}
+        numbers: dict[Monomial, int] = {(): 1, **atoms}
+        for lemma in made:
+            for monomial in sorted(lemma.monomials):
+                product = math.prod([atoms[(atom,)] for atom in monomial])
+                numbers.setdefault(monomial, rng.choice((product, product, product + rng.choice((-4, -1, 1, 4)))))
+        for lemma in made:
+            broken = [each for each in lemma.numbers() if not with_products(lemma.lemma(each), numbers)]
+            found = lemma.wrong({**numbers})
+            assert bool(found) == bool(broken) == bool({*found} & {*broken}), (numbers, found, broken)
+            contradicted += bool(broken)
+    assert contradicted > 500
+
+
+def test_products_that_no_formula_has_are_those_of_their_factors() -> None:
+    a, b = variable(0), variable(1)
+    for one, two in itertools.product(BOX, repeat=2):
+        assert Signs(a, b + 1).wrong({(): 1, (0,): one, (1,): two}) == []
+
+
+def test_answers_follow_from_others() -> None:
+    """Fewer formulas than can hold together are not asked about, nor more than cannot; all others are."""
+    terms = Terms()
+    x, y = terms.atom("x", "x"), terms.atom("y", "y")
+    solver = Solver(terms, Budget(10**6, 10**9))
+    low, high, claim = at_least(x, 3), at_most(x, 9), at_most(x + y, 2)
+    assert not solver.is_impossible(low, high, claim)
+    asked = solver.asked
+    assert not solver.is_impossible(low, claim)
+    assert solver.asked == asked
+    assert solver.is_impossible(low, at_least(y, 0), claim)
+    assert solver.is_impossible(low, high, at_least(y, 0), claim)
+    assert solver.asked == asked + 1
+    assert solver.is_impossible(at_least(y, 0), low, at_most(x + y, 1))
+    assert not solver.is_impossible(high, at_least(y, 0), claim)
+    assert solver.asked == asked + 3
 
 
 def test_limits_are_those_of_all_numbers_with_which_formulas_hold() -> None:
@@ -121,7 +192,7 @@ def test_lemmas_of_random_polynomials_hold_for_all_numbers(seed: int) -> None:
     pairs = products_in(given)
     for factor, other in pairs:
         assert other.number is None
-        lemmas = list(product_lemmas(factor, other))
+        lemmas = said(Signs(factor, other))
         for numbers in itertools.product(BOX[1:-1], repeat=3):
             at = dict(enumerate(numbers))
             assert all(holds(lemma, at) for lemma in lemmas), (factor, other, numbers)
