@@ -89,9 +89,11 @@ class Limits:
         found = []
         for number, end in enumerate(self.ends):
             if end is not None and self._is_said(number):
-                is_above = number == 0 if two >= 0 else number == 1
-                if product < end * two if is_above else product > end * two:
-                    found.append(2 * number + (two < 0))
+                bound, is_low = end * two, number == 0
+                if product < bound and (two >= 0 if is_low else two <= 0):
+                    found.append(2 * number + (not is_low))
+                if product > bound and (two <= 0 if is_low else two >= 0):
+                    found.append(2 * number + is_low)
         return found
 
     def lemma(self, number: int) -> Formula:
