@@ -25,6 +25,7 @@ from .specify.remarks import fixed
 from .specify.single_values import SingleValues
 from .specify.specification import GRID_NAMES, Specification
 from .termination import Termination
+from .terms.formulas import at_least
 from .terms.polynomials import TooLarge
 from .terms.solver import DEFAULT_LIMIT
 from .world import MAX_BYTES
@@ -133,7 +134,10 @@ class Prover:
                     f"prove: points({name}[:], ...): no array has so many bytes as are said there; fix: 2**63 - 1 at most for "
                     "all elements that the assumptions allow"
                 )
-        example = self._bounds.launches.sizes(world, [])
+        programs = [at_least(axis, 1) for axis in world.grid]  # a launch without any shows less
+        example = self._bounds.launches.sizes(world, programs)
+        if example is None:
+            example = self._bounds.launches.sizes(world, [])
         self._bounds.examples += [] if example is None else [example]
         self._check_contents()
         bounds = {access: self._bounds.bounds_of(access) for access in self.prepared.accesses}
