@@ -237,4 +237,4 @@ def _reduced(group: Polynomial) -> Polynomial:
     return reduced if reduced.terms[-1][1] > 0 else -reduced
 
 
-__all__ = ["FewValues", "Lemma", "Limits", "Signs", "Values", "few_values", "products_in"]
+__all__ = ["MAX_PAIRS", "FewValues", "Lemma", "Limits", "Signs", "Values", "few_values", "products_in"]

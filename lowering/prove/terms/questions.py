@@ -38,13 +38,15 @@ class Context:
     def __init__(self) -> None:
         """Starts with nothing read."""
         self._z3 = load_z3()
-        self._core = self._z3.z3core  # z3's classes would look at each formula again
         self._context = self._z3.Context()
-        self._parser = self._z3.ParserContext(ctx=self._context)
+        # z3's classes would look at each formula again, and give back what they hold when they are collected, which may be
+        # after the context: what lives as long as that is of the C interface, and is freed with it.
+        self._core = self._z3.z3core
+        self._parser = self._core.Z3_mk_parser_context(self._context.ref())
+        self._core.Z3_parser_context_inc_ref(self._context.ref(), self._parser)
         self._declared: set[str] = set()
         self._declarations: list[str] = []
         self._formulas: dict[str, Any] = {}
-        self._vectors: list[Any] = []  # keep what was read
         self.steps = 0
 
     def declare(self, variables: Iterable[Monomial], flags: Iterable[int] = ()) -> None:
@@ -72,13 +74,19 @@ class Context:
     def _read(self, texts: Sequence[str]) -> None:
         if not texts:
             return
-        vector = self._parser.from_string("\n".join([*self._declarations, *[f"(assert {each})" for each in texts]]))
+        core, reference = self._core, self._context.ref()
+        text = "\n".join([*self._declarations, *[f"(assert {each})" for each in texts]])
+        vector = core.Z3_parser_context_from_string(reference, self._parser, text)
+        core.Z3_ast_vector_inc_ref(reference, vector)
         self._declarations.clear()
-        self._vectors.append(vector)
-        if len(vector) != len(texts):
-            raise InternalError(f"prove: z3 read {len(vector)} formulas of {len(texts)}")
+        count = core.Z3_ast_vector_size(reference, vector)
+        if count != len(texts):
+            raise InternalError(f"prove: z3 read {count} formulas of {len(texts)}")
         for at, each in enumerate(texts):
-            self._formulas[each] = self._core.Z3_ast_vector_get(self._context.ref(), vector.vector, at)
+            formula = core.Z3_ast_vector_get(reference, vector, at)
+            core.Z3_inc_ref(reference, formula)
+            self._formulas[each] = formula
+        core.Z3_ast_vector_dec_ref(reference, vector)
 
     def count(self, solver: Any) -> int:
         """Returns the steps since this was last asked."""
@@ -92,25 +100,31 @@ class Question:
 
     Attributes:
         letters: of all formulas.
+        limit: the most steps.
         rounds: how often it was asked.
         steps: how many z3 took.
     """
 
     def __init__(self, context: Context, limit: int) -> None:
-        """Starts without formulas. limit: the most steps."""
+        """Starts without formulas."""
         self._context = context
-        self._limit = limit
         self._solver = context.solver()
+        self._texts: list[str] = []
+        self.limit = limit
         self.letters = 0
         self.rounds = 0
         self.steps = 0
 
-    def ask(self, texts: Iterable[str]) -> str:
-        """Returns "sat", "unsat" or "unknown" for all formulas until now and these."""
-        left = self._limit - self.steps
+    def ask(self, texts: Iterable[str], limit: int | None = None) -> str:
+        """Returns "sat", "unsat" or "unknown" for all formulas until now and these.
+
+        limit: the most steps until then, if these are fewer than those of the question.
+        """
+        left = (self.limit if limit is None else min(limit, self.limit)) - self.steps
+        texts = [each for each in texts if each != "true"]
+        self._texts += texts
         if left <= 0:
             return "unknown"
-        texts = [each for each in texts if each != "true"]
         self._context.add(self._solver, texts)
         self.letters += sum(map(len, texts))
         self.rounds += 1
@@ -118,6 +132,12 @@ class Question:
         found = str(self._solver.check())
         self.steps += self._context.count(self._solver)
         return found
+
+    def ask_anew(self, texts: Iterable[str]) -> str:
+        """Returns as `ask` does, without what z3 has found out of fewer formulas."""
+        self._solver = self._context.solver()
+        before, self._texts = self._texts, []
+        return self.ask([*before, *texts])
 
     def values(self) -> dict[Monomial, int]:
         """Returns the variables with which the formulas hold, as far as they matter."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ....promotion.dataclass import dataclass
 from .atoms import Range, Terms
-from .counts import relations
+from .counts import MAX_COUNTED, relations
 from .formulas import (
     FALSE,
     AtMost,
@@ -25,14 +25,14 @@ from .formulas import (
     flags_of,
     polynomials_of,
 )
-from .lemmas import FewValues, Lemma, Limits, Signs, few_values, products_in
+from .lemmas import MAX_PAIRS, FewValues, Lemma, Limits, Signs, few_values, products_in
 from .limits import limits
-from .orders import orders
+from .orders import MAX_ELEMENTS, orders
 from .polynomials import Monomial, Polynomial
 from .questions import Context, Question, load_z3, name
 
 DEFAULT_LIMIT = 2_000_000
-"""Steps of z3's resource count for one question: about a second, and the same on every machine."""
+"""Steps of z3's resource count for one question: about a second, ten at most, and the same on every machine."""
 _MIN_STEPS = 20_000
 _STEPS_A_LETTER = 3
 """What a question counts at least, and for each letter of it: making it takes time, too."""
@@ -41,6 +41,8 @@ _STEPS_A_LEMMA = 40
 """What a question counts each time that it is asked again, and for each lemma that is looked at then."""
 _MAX_LEMMAS = 60
 """Most lemmas that are added at once."""
+_MAX_EARLY_STEPS = 200_000
+"""Most steps until all lemmas are said: with few of them z3 may search without end where all of them leave nothing to find."""
 
 
 @dataclass(slots=True)
@@ -92,6 +94,7 @@ class Solver:
         self._few: dict[Monomial, FewValues | None] = {}
         self._lemmas: dict[tuple[Lemma, int], str] = {}
         self._ranges: dict[Monomial, str] = {}
+        self._is_cut = False  # whether the last question was asked without something that is known
         self.asked = 0
         self.steps = 0
 
@@ -127,7 +130,7 @@ class Solver:
             found = self._implied(listed, parts, bounded)
             if found is None:
                 found = self._ask([*listed], bounded=bounded)
-                if found.verdict != "unknown" and listed:
+                if listed and (found.verdict == "unsat" or (found.verdict == "sat" and not self._is_cut)):
                     self._answered.setdefault((listed[-1], found.verdict, bounded), []).append(parts)
             self._known[parts, bounded] = found
         return found
@@ -135,6 +138,7 @@ class Solver:
     def _implied(self, formulas: Sequence[Formula], parts: frozenset[Formula], bounded: bool) -> Answer | None:
         """Returns what earlier answers say: more than what cannot hold together cannot, and fewer than what can do.
 
+        The latter counts where all was said that is known of the formulas: fewer of them may leave room for more of it.
         Looked at are questions with one of these formulas as their last one, which is the claim that is asked about.
         """
         for each in formulas:
@@ -149,6 +153,7 @@ class Solver:
     def _ask(self, formulas: list[Formula], exact: bool = False, share: int = 1, bounded: bool = False) -> Answer:
         if self.budget.is_spent:
             return _UNKNOWN
+        self._is_cut = False
         atoms = sorted(self._with_facts(formulas))
         polynomials = list(dict.fromkeys(polynomials_of(formulas)))
         products = {monomial for each in polynomials for monomial, _ in each if len(monomial) > 1}
@@ -165,10 +170,12 @@ class Solver:
                 asserted += [self._lemma(lemma, number) for number in lemma.numbers()]
                 products |= lemma.monomials
             asserted += [f"(= {name(each)} (* {' '.join([name((atom,)) for atom in each])}))" for each in sorted(products)]
-        verdict = question.ask([*asserted, *self._products(self._context, products)])
-        if not exact and verdict == "sat":
+        asserted += self._products(self._context, products)
+        early = min(_MAX_EARLY_STEPS, question.limit // 2)
+        verdict = question.ask(asserted, None if exact else early)
+        if not exact and verdict != "unsat":
             lemmas = self._lemmas_of(formulas, polynomials, products, bounded)
-            verdict = self._with_lemmas(question, self._context, atoms, products, lemmas)
+            verdict = self._with_lemmas(question, self._context, atoms, products, lemmas, early, verdict)
             seen = (question.rounds - 1) * len(lemmas)
         self.steps += question.steps
         again = (question.rounds - 1) * _STEPS_A_ROUND + seen * _STEPS_A_LEMMA
@@ -179,25 +186,33 @@ class Solver:
         return Answer("sat", {atom: found.get((atom,), 0) for atom in atoms} if exact else {})
 
     def _with_lemmas(
-        self, question: Question, context: Context, atoms: list[int], products: set[Monomial], lemmas: list[Lemma]
+        self, question: Question, context: Context, atoms: list[int], products: set[Monomial], lemmas: list[Lemma], early: int,
+        verdict: str,
     ) -> str:  # fmt: skip
         """Returns the verdict with all lemmas, of which only those are added that the numbers found without contradict.
 
         Nothing is left out: what cannot hold together with some lemmas cannot with all, and numbers are the answer only if no
-        lemma contradicts them.
+        lemma contradicts them. Where nothing is found in `early` steps, all lemmas are added.
         """
-        verdict, said = "sat", set[tuple[Lemma, int]]()
+        said = set[tuple[Lemma, int]]()
+
+        def texts(new: Sequence[tuple[Lemma, int]]) -> list[str]:
+            said.update(new)
+            its = {monomial for lemma, _ in new for monomial in lemma.monomials} - products
+            products.update(its)
+            ranges = self._products(context, its)
+            return [*[self._lemma(lemma, number) for lemma, number in new], *ranges]
+
         while verdict == "sat" and lemmas:
             values = dict.fromkeys([(atom,) for atom in atoms], 0) | question.values()
             found = [(each, number) for each in lemmas for number in each.wrong(values)]
             wrong = [each for each in found if each not in said][:_MAX_LEMMAS]
             if not wrong:
-                break
-            said.update(wrong)
-            new = {monomial for lemma, _ in wrong for monomial in lemma.monomials} - products
-            products |= new
-            ranges = self._products(context, new)
-            verdict = question.ask([*[self._lemma(lemma, number) for lemma, number in wrong], *ranges])
+                return verdict
+            verdict = question.ask(texts(wrong), early)
+        if verdict == "unknown":
+            rest = [(each, number) for each in lemmas for number in each.numbers() if (each, number) not in said]
+            verdict = question.ask_anew(texts(rest))
         return verdict
 
     def _products(self, context: Context, products: set[Monomial]) -> list[str]:
@@ -210,6 +225,7 @@ class Solver:
     ) -> list[Lemma]:  # fmt: skip
         """Returns what is known of the products in formulas that all hold."""
         pairs = products_in(polynomials)
+        self._is_cut |= len(pairs) >= MAX_PAIRS
         ranges = limits(formulas, self._range_of) if pairs and bounded else {}
         found: list[Lemma] = []
         monomials = set(products)
@@ -274,6 +290,7 @@ class Solver:
             if at == len(formulas):  # what an order says of two elements may be about more atoms, with facts of their own
                 loaded = {atom: elements[atom] for atom in seen & elements.keys()}
                 counted = {atom: self._terms.counted[atom] for atom in seen & self._terms.counted.keys()}
+                self._is_cut |= len(loaded) > MAX_ELEMENTS or len(counted) > MAX_COUNTED
                 new = [each for each in (*orders(loaded), *relations(counted)) if each not in related]
                 related.update(new)
                 formulas += new
