@@ -23,6 +23,7 @@ from ..evaluate.elements import MOVES
 from ..evaluate.evaluator import Evaluator, Lanes, Rule, Run
 from ..evaluate.values import Integer, Pointer, Value
 from ..preparation import Access, PreparedFunction
+from ..terms.atoms import LANE
 from ..terms.counts import Prefix, Slot
 from ..terms.formulas import (
     TRUE,
@@ -269,7 +270,7 @@ def _ends(ev: Evaluator, value: Polynomial, lane: Polynomial) -> list[Polynomial
         match waiting.pop():
             case AtMost(polynomial):
                 end = lane - polynomial + 1
-                if own not in end.atoms:
+                if own not in end.atoms and LANE not in terms.depends(end):  # it is said of the sum, which all lanes have
                     found[end] = None
             case Both(parts) | Either(parts):
                 waiting += parts

@@ -134,8 +134,9 @@ class Question:
         return found
 
     def ask_anew(self, texts: Iterable[str]) -> str:
-        """Returns as `ask` does, without what z3 has found out of fewer formulas."""
+        """Returns as `ask` does, as if none had been asked before: with all steps, and without what z3 has found out until now."""
         self._solver = self._context.solver()
+        self.limit += self.steps
         before, self._texts = self._texts, []
         return self.ask([*before, *texts])
 

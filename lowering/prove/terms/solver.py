@@ -41,7 +41,7 @@ _STEPS_A_LEMMA = 40
 """What a question counts each time that it is asked again, and for each lemma that is looked at then."""
 _MAX_LEMMAS = 60
 """Most lemmas that are added at once."""
-_MAX_EARLY_STEPS = 200_000
+_MAX_EARLY_STEPS = 50_000
 """Most steps until all lemmas are said: with few of them z3 may search without end where all of them leave nothing to find."""
 
 
@@ -192,7 +192,7 @@ class Solver:
         """Returns the verdict with all lemmas, of which only those are added that the numbers found without contradict.
 
         Nothing is left out: what cannot hold together with some lemmas cannot with all, and numbers are the answer only if no
-        lemma contradicts them. Where nothing is found in `early` steps, all lemmas are added.
+        lemma contradicts them. Where nothing is found in `early` steps, it is asked anew with all lemmas, and all steps.
         """
         said = set[tuple[Lemma, int]]()
 
