@@ -24,6 +24,7 @@ from ...promotion.arrays import Array
 from ...promotion.dtype import int8, int32
 from ...promotion.errors import InternalError
 from .constant_values import holds_array
+from .parts.long_positions import extreme_of_parts, is_long_extreme
 from .parts.long_products import is_long_product, sum_of_parts
 from .parts.long_scans import is_long_scan, scan_in_parts
 from .parts.long_scatters import is_long_scatter, scatter_in_parts
@@ -67,12 +68,14 @@ def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
 
 
 def _has_parts(symbol: Symbol) -> bool:
-    return is_long_product(symbol) or is_long_scan(symbol) or is_long_scatter(symbol)
+    return is_long_product(symbol) or is_long_scan(symbol) or is_long_scatter(symbol) or is_long_extreme(symbol)
 
 
 def _in_parts(symbol: Symbol, operands: list[Symbol]) -> SymbolLike:
     if symbol.op.name == "matmul":
         return sum_of_parts(symbol, *operands)
+    if symbol.op.kind == "reduce":
+        return extreme_of_parts(symbol, *operands)
     return scatter_in_parts(*operands) if symbol.op.name == "scatter" else scan_in_parts(symbol, *operands)
 
 
