@@ -21,6 +21,7 @@ from .emit import Frame
 from .index_builder import Index
 from .structure import may_be_negative_zero, reach
 
+
 def _row(kind: str) -> OpDef:
     """Returns the row of the op table for a kind of reduction."""
     return OPS.get(f"reduce_{kind}") or OPS[kind]

@@ -1,4 +1,4 @@
-"""Positions of extremes down long columns (argmax, argmin over another axis than the last), which are found in parts of the rows.
+"""Positions of extremes down long columns (argmax, argmin over another axis than the last), found in parts of the rows.
 
 Columns are shared out among threads otherwise, and each reads a piece of every row, which memory gives at a tenth of its rate.
 Each part finds its own extreme and where it is, in one pass, and the extreme of these, the first of equals, says in which part.
@@ -14,8 +14,8 @@ from ....graph.symbol import Symbol
 from .cuts import is_cut_in_place
 
 MAX_ROW, MIN_BYTES = 4096, 1 << 24
-"""Bytes of a row up to which a program reads it whole, and of all rows from which on finding the first of all parts takes little
-beside them."""
+"""Bytes of a row up to which a program reads it whole, and of all rows from which on finding the first of all parts takes
+little beside them."""
 MIN_PARTS, MAX_PARTS, MIN_LENGTH = 64, 512, 64
 """The fewest and the most parts, and the fewest rows of each."""
 _EXTREMES = {"argmax": "reduce_max", "argmin": "reduce_min"}
