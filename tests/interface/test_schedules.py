@@ -213,7 +213,8 @@ def test_rows_that_are_combined_position_by_position_are_said_and_can_be_turned_
     assert "lanes = true" in str(said)
     again = jn.compile(graph, device="cpu", schedule=jn.ModelSchedule.from_text(str(said)))
     assert str(again.schedule) == str(said)
-    other = jn.compile(graph, device="cpu", schedule=jn.ModelSchedule.from_text(str(said).replace("lanes = true", "lanes = false")))
+    changed = jn.ModelSchedule.from_text(str(said).replace("lanes = true", "lanes = false"))
+    other = jn.compile(graph, device="cpu", schedule=changed)
     assert "lanes" not in str(other.schedule)
     for model in (again, other):
         assert np.array_equal(model(x), x.argmax(0))
