@@ -22,7 +22,7 @@ from .llvm.nvptx.targets import GpuTarget
 from .nest import size_text
 from .program import BlockProgram, Launch
 from .stages import Compiled, LaidOut, Scheduled, Tiled
-from .tile.gpu_schedule import GpuLimits
+from .tile.cost_models.gpu import GpuLimits
 from .tile.tile import Tiler
 from .tt.dialect.memory.descriptor_types import TensorDescType
 from .tt.transforms.expand.expand_descriptors import ExpandDescriptors

@@ -21,7 +21,7 @@ from .llvm.metadata import Metadata
 from .llvm.module import Module
 from .stages import Compiled, LaidOut, Scheduled, Tiled
 from .target import LONGEST_SORTED_BYTES, MAX_SORTED_BYTES, HostTarget
-from .tile.host_schedule import HostLimits
+from .tile.cost_models.host import HostLimits
 from .tile.tile import Tiler
 
 

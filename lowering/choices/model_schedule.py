@@ -50,7 +50,7 @@ class KernelSchedule:
         streaming: whether stores of a CPU bypass the caches.
         group: how many blocks of rows of a product pass over all columns together; 0 for all.
         warps: how many warps of a GPU run one program.
-        lanes: whether a GPU combines a row position by position before it reduces it once.
+        lanes: whether what a block has of the reduced axis is combined position by position, and reduced once in the end.
     """
 
     blocks: Mapping[str, int] | None = None

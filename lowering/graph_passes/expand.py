@@ -24,6 +24,7 @@ from ...promotion.arrays import Array
 from ...promotion.dtype import int8, int32
 from ...promotion.errors import InternalError
 from .constant_values import holds_array
+from .parts.long_positions import extreme_of_parts, is_long_extreme
 from .parts.long_products import is_long_product, sum_of_parts
 from .parts.long_scans import is_long_scan, scan_in_parts
 from .parts.long_scatters import is_long_scatter, scatter_in_parts
@@ -42,8 +43,11 @@ SPLIT_COLUMNS, SPLIT_ROWS = 2048, 16384
 """So is one to fewer than `SPLIT_COLUMNS` values side by side in memory over `SPLIT_ROWS` or more each: a program sums a few of
 the columns, so that a GPU has few programs, and a CPU reads rows in pieces."""
 
-_PARTS = (64, 512)
-"""Fewest and most partial results of the first stage."""
+SPLIT_BYTES = 1 << 24
+"""Bytes from which on rows come from memory, and fewer of them do: programs that read rows whole get more bytes in a second."""
+
+_PARTS, _ROWS = (64, 512), 64
+"""Fewest and most partial results of the first stage, and rows for each."""
 
 def expand(graph: Graph, lines: WholeLines = NO_LINES) -> Graph:
     """Returns the graph in primitive ops. `graph` is not changed; if it is not finished, `InternalError` is
@@ -67,12 +71,14 @@ def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
 
 
 def _has_parts(symbol: Symbol) -> bool:
-    return is_long_product(symbol) or is_long_scan(symbol) or is_long_scatter(symbol)
+    return is_long_product(symbol) or is_long_scan(symbol) or is_long_scatter(symbol) or is_long_extreme(symbol)
 
 
 def _in_parts(symbol: Symbol, operands: list[Symbol]) -> SymbolLike:
     if symbol.op.name == "matmul":
         return sum_of_parts(symbol, *operands)
+    if symbol.op.kind == "reduce":
+        return extreme_of_parts(symbol, *operands)
     return scatter_in_parts(*operands) if symbol.op.name == "scatter" else scan_in_parts(symbol, *operands)
 
 
@@ -214,7 +220,8 @@ def _is_long_reduction(symbol: Symbol) -> bool:
     kept = math.prod([extent for axis, extent in enumerate(sizes) if axis not in axes])
     if kept < SPLIT_KEPT:
         return reduced > SPLIT_REDUCED
-    return kept < SPLIT_COLUMNS and reduced >= SPLIT_ROWS and len(sizes) - 1 not in axes
+    least = SPLIT_ROWS if kept * reduced * symbol.dtype.itemsize < SPLIT_BYTES else _PARTS[0] * _ROWS
+    return kept < SPLIT_COLUMNS and reduced >= least and len(sizes) - 1 not in axes
 
 
 def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:
@@ -284,6 +291,7 @@ def _part_count(extent: int) -> int:
     """Returns the largest number of equal parts within `_PARTS` that divides `extent`, or the largest allowed
     when none does."""
     low, high = _PARTS
+    high = min(high, max(low, extent // _ROWS))
     return next((parts for parts in range(high, low - 1, -1) if extent % parts == 0), high)
 
 

@@ -21,7 +21,7 @@ from ..choices.model_schedule import Algorithm
 from ..control.steps import with_constants
 from ..nest import Affine, Axis, Buffer, Nest, Store, Value
 from ..schedule.plan import Plan, with_nests
-from ..tile.axes import capped
+from ..tile.cost_models.axes import capped
 from ..tile.structure import Product, contracted_extent, products, rows_extent
 from .winograd import best_side, convolution_of, in_tiles
 

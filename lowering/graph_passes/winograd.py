@@ -39,8 +39,8 @@ from ...graph.dims.dim import ceil_div
 from ...promotion.dataclass import dataclass
 from ..choices.model_schedule import ALGORITHMS, Algorithm
 from ..nest import Affine, Axis, Buffer, Extent, Nest, Store, Value
-from ..tile.axes import capped
-from ..tile.host_schedule import PRODUCT_COLUMNS
+from ..tile.cost_models.axes import capped
+from ..tile.cost_models.host import PRODUCT_COLUMNS
 from ..tile.structure import Product, product_of, products, reach
 
 TAPS = 3

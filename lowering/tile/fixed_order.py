@@ -12,8 +12,8 @@ from dataclasses import replace
 from math import prod
 
 from ..nest import Nest
-from .axes import capped
 from .blocks import power_of_two
+from .cost_models.axes import capped
 from .schedule import Schedule
 from .structure import attention_products, contiguous_axis, is_of_whole_lines, reach, reduced_axes, values_of
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import IntegerType
+from xdsl.ir import Attribute, SSAValue
 
 from ...graph.ops.opdef import OpDef
 from ...graph.ops.table import OPS
@@ -13,14 +14,13 @@ from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, UnsupportedError
 from ..nest import Nest
 from ..tt.builder.block_builder import BlockBuilder, Combine
-from ..tt.types import I64
+from ..tt.types import I64, bit_width
 from .blocks import Block, Dimension, register_type, shape, union
 from .elements.conversions import round_tensor_float32
 from .emit import Frame
 from .index_builder import Index
 from .structure import may_be_negative_zero, reach
 
-INDEX_PAST_END = 2**63 - 1
 
 def _row(kind: str) -> OpDef:
     """Returns the row of the op table for a kind of reduction."""
@@ -75,6 +75,25 @@ def _first_extreme(kind: str, dtype: DType) -> Combine:
     return combine
 
 
+def _extreme_so_far(kind: str, dtype: DType) -> Combine:
+    """Returns the combining function of arg* where all positions on the right come after those on the left.
+
+    What is on the left stays unless the other value is better: equal values, and NaN, need no comparison of positions.
+    """
+    relation = "gt" if kind == "argmax" else "lt"
+    sign = "u" if dtype.is_float or dtype.kind != "int" else "s"  # of floats: or if one of them is NaN
+
+    def combine(b: BlockBuilder, left: list[SSAValue], right: list[SSAValue]) -> Sequence[SSAValue]:
+        (x, i), (y, j) = left, right
+        if dtype.is_float:
+            take = b.binary("arith.andi", b.cmpf(sign + relation, y, x), b.cmpf("ord", x, x))
+        else:
+            take = b.cmpi(sign + relation, y, x)
+        return [b.select(take, y, x), b.select(take, j, i)]
+
+    return combine
+
+
 class Reduction:
     """One `reduce` value of a nest: its partial results over a block, and how to combine and finish them."""
 
@@ -89,7 +108,25 @@ class Reduction:
         self.positional = self.kind in ("argmax", "argmin")
         self.combine = combiner(self.kind, self.dtype)
         self.neutral = neutral(self.kind, self.dtype)
-        self.elems = [register_type(self.dtype), *([I64] if self.positional else [])]
+        self.elems: list[Attribute] = [register_type(self.dtype), *([I64] if self.positional else [])]
+        rises = self.positional and len(self.over) == 1
+        self.continued: Combine = _extreme_so_far(self.kind, self.dtype) if rises else self.combine
+        """Combines what comes before in the order of positions with what comes behind."""
+        self._rises = rises
+
+    def walk(self, extent: Index) -> None:
+        """Says that partial results are of one position at a time. extent: how many there are.
+
+        Positions are then as wide as values, if that is enough for them, so that a register has as many of both.
+        """
+        if self.positional and isinstance(extent, int):
+            needed = next((bits for bits in (8, 16, 32) if extent < 1 << (bits - 1)), 64)
+            self.elems[1] = IntegerType(max(needed, 8 * self.dtype.itemsize))
+
+    @property
+    def _past_end(self) -> int:
+        """The largest position there may be."""
+        return (1 << (bit_width(self.elems[1]) - 1)) - 1
 
     @property
     def is_exact(self) -> bool:
@@ -99,7 +136,9 @@ class Reduction:
     def initial(self, frame: Frame, dims: tuple[Dimension, ...]) -> list[SSAValue]:
         """Emits neutral accumulators over `dims`."""
         b = frame.builder
-        values: list[int | float] = [self.neutral, INDEX_PAST_END]
+        values: list[int | float] = [self.neutral]
+        if self.positional:
+            values.append(0 if self._rises else self._past_end)
         return [b.const(value, elem, shape(dims)) for value, elem in zip(values, self.elems, strict=False)]
 
     def kept_dims(self, frame: Frame) -> tuple[Dimension, ...]:
@@ -130,8 +169,10 @@ class Reduction:
             values[0] = b.select(mask, values[0], b.const(self.neutral, self.elems[0], shape(dims)))
         if self.positional:
             positions = self._positions(frame, dims)
+            if self.elems[1] != I64:
+                positions = b.cast("arith.trunci", positions, self.elems[1])
             if mask is not None:
-                positions = b.select(mask, positions, b.const(INDEX_PAST_END, I64, shape(dims)))
+                positions = b.select(mask, positions, b.const(self._past_end, self.elems[1], shape(dims)))
             values.append(positions)
         return values, dims, over
 
@@ -160,6 +201,8 @@ class Reduction:
 
     def result(self, frame: Frame, values: Sequence[SSAValue], dims: tuple[Dimension, ...]) -> Block:
         value = values[1] if self.positional else values[0]
+        if self.positional and self.elems[1] != I64:
+            value = frame.builder.cast("arith.extsi", value, I64)
         if self.value.dtype.name == "tensor_float32" and self.kind in ("sum", "prod"):
             value = round_tensor_float32(frame.builder, value)
         return Block(value, dims, register_type(self.value.dtype))

@@ -1,5 +1,5 @@
 """Defines schedules, which say how a nest is cut into blocks, and checks that they are legal. The cost models
-that choose one are `host_schedule.py` and `gpu_schedule.py`."""
+that choose one are `cost_models/host.py` and `cost_models/gpu.py`."""
 
 from __future__ import annotations
 

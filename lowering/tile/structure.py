@@ -75,6 +75,15 @@ def reduced_axes(nest: Nest) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def reduction_levels(nest: Nest) -> int:
+    """Returns how many reductions in a row need each other's results, and so read their operands one after the other."""
+    levels: list[int] = []
+    for value in nest.body:
+        below = max([levels[operand] for operand in value.operands], default=0)
+        levels.append(below + (value.op == "reduce"))
+    return max(levels, default=0)
+
+
 def takes_whole_lines(kind: str) -> bool:
     """Returns whether a kind of scan is one of lines that blocks hold whole: a sort, or a Fourier transform."""
     return kind == "sort_block" or kind.startswith("fft_")

@@ -18,8 +18,8 @@ from ..schedule.extents import product
 from ..schedule.traffic import bytes_read, bytes_written, flops
 from ..tt.canonical import canonical_text
 from ..tt.source_locations import fuse_locations
+from .cost_models.host import HostLimits
 from .emit import Kernel
-from .host_schedule import HostLimits
 from .offsets import Shared, share_offsets
 from .schedule import Schedule, check_schedule
 from .signature import Signature, signature

@@ -203,3 +203,18 @@ def test_other_values_are_refused(tmp_path: Path) -> None:
 def test_a_text_in_the_place_of_a_path_is_told() -> None:
     with pytest.raises(jn.UserError, match=r"the text of one, not a path; fix: schedule=joinery\.ModelSchedule\.from_text"):
         compiled(str(unchanged().schedule))
+
+
+def test_rows_that_are_combined_position_by_position_are_said_and_can_be_turned_off() -> None:
+    x = np.random.default_rng(0).integers(0, 9, (1000, 60)).astype(np.float32)
+    graph = jn.Graph("g", inputs=[jn.TensorType("float32", x.shape, "x")])
+    graph.output(jn.argmax(graph.inputs[0], axis=0))
+    said = jn.compile(graph, device="cpu").schedule
+    assert "lanes = true" in str(said)
+    again = jn.compile(graph, device="cpu", schedule=jn.ModelSchedule.from_text(str(said)))
+    assert str(again.schedule) == str(said)
+    changed = jn.ModelSchedule.from_text(str(said).replace("lanes = true", "lanes = false"))
+    other = jn.compile(graph, device="cpu", schedule=changed)
+    assert "lanes" not in str(other.schedule)
+    for model in (again, other):
+        assert np.array_equal(model(x), x.argmax(0))

@@ -21,7 +21,7 @@ from joinery.lowering.host_stages import HostBackend
 from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.pipeline import compile_graph, expanded, scheduled, tile_graph
 from joinery.lowering.stages import Backend, Compiled, LaidOut, Scheduled, Tiled
-from joinery.lowering.tile.host_schedule import HostLimits
+from joinery.lowering.tile.cost_models.host import HostLimits
 from joinery.lowering.tile.tile import Tiler
 from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.printing import print_module

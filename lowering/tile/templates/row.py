@@ -99,6 +99,8 @@ class _Chunks:
                 raise UnsupportedError(
                     "tile: a reduction of a scan along rows that are too long to lie in one block"
                 )
+            if len(reduction.over) == 1 and (self.lanes or reduction.over[0] not in self.blocks):
+                reduction.walk(self.kernel.axis_extent(reduction.over[0]))
             level[number] += 1
             self.reductions.setdefault(level[number], []).append(reduction)
         if self.scans and (len(self.reduced) > 1 or len({scan.reverse for scan in self.scans}) > 1):
@@ -188,7 +190,7 @@ class _Chunks:
             for reduction in reductions:
                 size = len(reduction.elems)
                 with kernel.at(reduction.value):
-                    following.extend(reduction.combine(kernel.builder, carried[:size], parts[:size]))
+                    following.extend(reduction.continued(kernel.builder, carried[:size], parts[:size]))
                 carried, parts = carried[size:], parts[size:]
             loop.yield_(following)
         return list(loop.results)
@@ -227,7 +229,7 @@ class _Chunks:
                         for value, elem in zip(values, reduction.elems, strict=True)
                     ]
                     accumulated, carried = carried[: len(values)], carried[len(values) :]
-                    following.extend(reduction.combine(kernel.builder, accumulated, values))
+                    following.extend(reduction.continued(kernel.builder, accumulated, values))
             loop.yield_(following)
         return list(loop.results)
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from joinery.graph.dims.dim import dim
 from joinery.lowering.llvm.nvptx.targets import WARP_SIZE
-from joinery.lowering.tile.gpu_schedule import LONGEST_WHOLE_ROW, PER_THREAD, SUMS, GpuLimits
+from joinery.lowering.tile.cost_models.gpu import LONGEST_WHOLE_ROW, PER_THREAD, SUMS, GpuLimits
 from joinery.lowering.tile.schedule import check_schedule
 from joinery.promotion.dtype import DType
 

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from joinery.graph.dims.dim import dim
 from joinery.lowering.nest import Affine, Axis, Buffer, Nest, Store, Value
-from joinery.lowering.tile.host_schedule import HostLimits
+from joinery.lowering.tile.cost_models.host import HostLimits
 from joinery.lowering.tile.schedule import Schedule, check_schedule
 from joinery.promotion.dtype import float32, float64
 from joinery.promotion.errors import UserError
@@ -180,6 +180,39 @@ def test_default_blocks_of_rows_and_columns(body, shape, axis, blocks):
     b = body(i=shape[0], j=shape[1])
     x = b.load(np.broadcast_to(np.float32(0), (1,)), ["i", "j"], shape=shape)
     b.store(b.reduce("sum", x, "ij"[axis]), ["ji"[axis]])
+    assert HostLimits().schedule(b.nest()).blocks == blocks
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "blocks", "lanes"),
+    [
+        ("sum", (512, 256, 256), ((2, 256),), False),  # from memory, in the order of memory
+        ("sum", (512, 1024, 32), ((1, 8), (2, 32)), False),  # a chain of few sums would wait for itself
+        ("sum", (64, 64, 256), ((1, 8), (2, 256)), False),  # from a cache, where the order is all the same
+        ("sum", (64, 256, 2048), ((1, 8), (2, 1024)), False),  # pieces of rows
+        ("argmax", (16, 256, 1000), ((2, 1024),), False),
+        ("argmax", (16, 256, 100), ((1, 8), (2, 128)), True),
+        ("argmax", (64, 1024, 4096), ((1, 8), (2, 1024)), False),
+        ("argmax", (64, 4, 4096), ((2, 1024),), False),
+    ],
+)
+def test_rows_follow_each_other_where_memory_streams(body, kind, shape, blocks, lanes):
+    b = body(h=shape[0], i=shape[1], j=shape[2])
+    x = b.load(np.broadcast_to(np.float32(0), (1,)), ["h", "i", "j"], shape=shape)
+    b.store(b.reduce(kind, x, "i"), ["h", "j"])
+    found = HostLimits().schedule(b.nest())
+    assert (found.blocks, found.lanes) == (blocks, lanes)
+
+
+@pytest.mark.parametrize(
+    ("shape", "blocks"),
+    [((1 << 18, 64), ((0, 1), (1, 64))), ((1 << 19, 20), ((0, 32), (1, 32))), ((1 << 12, 64), ((0, 32), (1, 32))),
+     ((1 << 12, 5000), ((0, 32), (1, 1024)))],
+)  # fmt: skip
+def test_one_thread_scans_all_columns_where_memory_streams(body, shape, blocks):
+    b = body(i=shape[0], j=shape[1])
+    x = b.load(np.broadcast_to(np.float32(0), (1,)), ["i", "j"], shape=shape)
+    b.store(b.scan(x, "i"), ["i", "j"])
     assert HostLimits().schedule(b.nest()).blocks == blocks
 
 

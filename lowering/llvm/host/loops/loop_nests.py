@@ -47,12 +47,15 @@ from .flat import Flattener, flat_memory, is_deep
 from .interleaved import interleaved
 from .invariants import spread
 from .lane_masks import only_first_lane
-from .nontemporal_stores import lies_along, to_line
+from .nontemporal_stores import lies_along, reads_scratch, to_line
 from .unroll_and_jam import jammed
 from .vector_loop import vector_loop
 
 _FREE = frozenset({"tt.bitcast", "arith.bitcast"})
 _LONG_ROW = 16 * CACHE_LINE
+_STORED_ROW = 128 * CACHE_LINE
+"""Bytes of a row in scratch that processors have written when its beginning is read again: vectors that start anywhere wait for
+stores that they lie across, and those for lines of the results before them."""
 _LONG = 40
 """The most instructions of a loop's body that is unrolled over several vectors."""
 _REGISTERS = 24
@@ -381,6 +384,8 @@ class LoopNests:
         in_lines = not self.rows_apart and not is_cut
         to_lines = past and self.rows_apart and size * pointers.shape[inner] >= _LONG_ROW
         to_lines = to_lines and self._may_start_anywhere(nodes, pointers.shape, inner)
+        if to_lines and size * pointers.shape[inner] < _STORED_ROW and reads_scratch(ev, nodes):
+            to_lines = False
 
         def effect(here: Coordinates, tail: V | None) -> None:
             guard = tail

@@ -35,6 +35,23 @@ def lies_along(ev: Evaluator, node: Node | None, dim: int | None) -> bool:
     return True
 
 
+def reads_scratch(ev: Evaluator, nodes: Sequence[Node | None]) -> bool:
+    """Whether anything that values are made of lies in scratch."""
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Stored) or id(node) in ev.replacement:
+            return True
+        match node:
+            case Map():
+                stack.extend(node.operands)
+            case View() | Flattened():
+                stack.append(node.source)
+            case Load():
+                stack += [node.pointers.rest, node.mask, node.other]
+    return False
+
+
 def to_line(ev: Evaluator, pointers: Pointers, bounds: Sequence[Bound], inner: int, coordinates: Coordinates) -> V:
     """Returns how many elements to write before a row reaches the start of a cache line; all of them if it never does."""
     f, s = ev.f, ev.s

@@ -62,7 +62,7 @@ def at_offset(size: int, dtype: np.dtype, offset: int) -> tuple[np.ndarray, np.n
 def test_rows_of_any_alignment_and_length(type_: str, again: str) -> None:
     rng = np.random.default_rng(5)
     dtype = np.dtype(TYPES[type_])
-    block = 4096 // dtype.itemsize
+    block = 8192 // dtype.itemsize  # shorter ones that lie in scratch are written to the caches
     text = TEXT.replace("AGAIN", again).replace("TYPE", type_).replace("BLOCK", str(block))
     k = jn.kernel.from_ttir(text.replace("ADD", "arith.addi" if type_[0] == "i" else "arith.addf"))
     for n in (block, 0, 1, 15, 64, 500 // dtype.itemsize, block - 3):
@@ -127,3 +127,9 @@ def test_deep_blocks_start_at_a_whole_vector(axis: int, offset: int) -> None:
     first = out.ctypes.data - around.ctypes.data
     assert (around[:first] == before[:first]).all()
     assert (around[first + 4096 :] == before[first + 4096 :]).all()
+
+
+@pytest.mark.parametrize(("columns", "past"), [(64, True), (100, False), (500, False), (2000, True)])
+def test_short_rows_of_scratch_that_start_anywhere_are_written_to_the_caches(columns: int, past: bool) -> None:
+    """Vectors across two that were just stored wait for these, and those for the line before them: four times the time."""
+    assert goes_past([(300, columns)], "float64", lambda x: jn.cumsum(x, axis=0)) == past

@@ -21,7 +21,7 @@ from joinery.lowering.llvm.host.matmul.pairs import Pairs
 from joinery.lowering.llvm.module import module_of
 from joinery.lowering.pipeline import tile_graph
 from joinery.lowering.target import HostTarget
-from joinery.lowering.tile.host_schedule import HostLimits
+from joinery.lowering.tile.cost_models.host import HostLimits
 from joinery.runtime.native.linking import link
 
 from .....support.fenced_arrays import Fenced

@@ -11,16 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from ...promotion.dataclass import dataclass
-from ...promotion.errors import InternalError
-from ..choices.options import FEW_THREADS
-from ..nest import Extent, Nest
-from ..schedule.traffic import bytes_read, bytes_written
-from ..target import CACHE_LINE, LONG_TRANSFORM, MAX_SORTED_BYTES, HostTarget
-from .axes import capped, inner_axis, next_axis, ordered_blocks, transposed_axis
-from .blocks import power_of_two
-from .schedule import Schedule
-from .structure import (
+from ....promotion.dataclass import dataclass
+from ....promotion.errors import InternalError
+from ...choices.options import FEW_THREADS
+from ...nest import Extent, Nest
+from ...schedule.traffic import bytes_read, bytes_written
+from ...target import CACHE_LINE, LONG_TRANSFORM, MAX_SORTED_BYTES, HostTarget
+from ..blocks import power_of_two
+from ..schedule import Schedule
+from ..structure import (
     Product,
     attention_products,
     contiguous_axis,
@@ -32,6 +31,8 @@ from .structure import (
     tile_side,
     values_of,
 )
+from .axes import capped, inner_axis, next_axis, ordered_blocks, transposed_axis
+from .columns import CHUNK, column_blocks, keeps_busy, rows_in_order, scanned_rows
 
 PROGRAM_ELEMENTS = 1024
 """Least number of elements that a program of an elementwise or row kernel handles, if the problem has as
@@ -41,11 +42,6 @@ WIDEST_MAP_BLOCK = 4096
 MANY_FACTORS, MIN_KEPT_COLUMNS = 16, 64
 """Bytes of factors for each column from which on it counts that they stay in a cache; the least columns of a block then."""
 LONGEST_WHOLE_ROW = 16384
-CHUNK = 2048
-COLUMN_CHUNK = 8
-REDUCED_COLUMNS, MAX_REDUCED_COLUMNS, COLUMN_PIECE = 512, 2048, 4096
-"""Columns that are reduced side by side; the most of them where one pass over a known number of columns does, and the bytes
-of a row of a block then: long pieces stream."""
 TRANSPOSE_TILE = 64
 TRANSPOSED_COPY = 1 << 16
 """Elements of a block of a transposed copy: 64 of its rows, which are a cache line or more, and as much of its columns as fits.
@@ -131,7 +127,13 @@ def _default(nest: Nest, limits: HostLimits, panel: int | None) -> Schedule:
     least = _least_streaming(limits) if apart else limits.l3_bytes
     streaming = template in ("map", "row", "scan") and type(traffic) is int and traffic > least
     group = _row_group(nest, dict(blocks), limits) if template == "contract" else 0
-    return Schedule(blocks, 0, streaming, group)
+    lanes = False
+    if template == "row" and (rows := rows_in_order(nest, dict(blocks), streaming)) is not None:
+        blocks, lanes = rows, len(rows) > 1
+    is_scan = template == "scan" and streaming and not is_of_whole_lines(nest)
+    if is_scan and (rows := scanned_rows(nest, dict(blocks))) is not None:
+        blocks = rows
+    return Schedule(blocks, 0, streaming, group, lanes=lanes)
 
 
 def _is_mostly_copied(positions: Extent, updates: Extent) -> bool:
@@ -240,7 +242,7 @@ def _row_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     }
     whole = prod(sizes.values()) if len(sizes) == len(reduced) else None
     if inner in kept:
-        return _column_blocks(nest, limits, inner, reduced, sizes, whole)
+        return column_blocks(nest, inner, reduced, sizes, whole, limits.l2_bytes, limits.threads)
     if whole is not None and whole <= LONGEST_WHOLE_ROW:
         rows = _row_axis(nest, kept, inner)
         order = [axis for axis in reduced if axis != inner] + [inner]
@@ -291,43 +293,6 @@ def _rows_per_program(nest: Nest, extent: Extent, row: int, limits: HostLimits) 
         while count > 1 and extent * row > 8 * PROGRAM_ELEMENTS and -(-extent // count) < FEW_THREADS:
             count //= 2  # whatever the threads are: a program of one row adds up a row in another order
     return count
-
-
-def _column_blocks(
-    nest: Nest,
-    limits: HostLimits,
-    inner: int,
-    reduced: Sequence[int],
-    sizes: dict[int, int],
-    whole: int | None,
-) -> tuple[tuple[int, int], ...]:
-    """Chooses blocks when a kept axis is the contiguous one: columns side by side, the reduced axis in chunks
-    of rows."""
-    extent = nest.axes[inner].extent
-    chunk_axis = max(reduced, key=lambda axis: sizes.get(axis, CHUNK))
-    passes = 1 + len({value.attrs["kind"] for value in nest.body if value.op == "reduce"})
-    columns = REDUCED_COLUMNS
-    if passes <= 2 and type(extent) is int:
-        columns = min(MAX_REDUCED_COLUMNS, COLUMN_PIECE // min([load.dtype.itemsize for load in nest.loads], default=4))
-    if passes > 2 and type(nest.axes[chunk_axis].extent) is int:  # the column block is read again: keep it in cache
-        columns = max(32, min(REDUCED_COLUMNS, power_of_two(limits.l2_bytes // 2 // (4 * (whole or CHUNK)) + 1) // 2))
-    columns = capped(extent, columns)
-    if type(extent) is int:
-        others = prod([each for axis in range(len(nest.axes)) if axis not in (*reduced, inner)
-                       and type(each := nest.axes[axis].extent) is int])  # fmt: skip
-        while (
-            columns > 16
-            and others * -(-extent // columns) < 2 * limits.threads
-            and extent * (whole or CHUNK) > 1 << 14
-            and not (others == 1 and _keeps_busy(extent, columns, limits.threads))
-        ):
-            columns //= 2
-    if whole is not None and whole <= 2 * COLUMN_CHUNK:
-        return (*[(axis, sizes[axis]) for axis in reduced], (inner, columns))
-    chunk = min(COLUMN_CHUNK, sizes.get(chunk_axis, COLUMN_CHUNK))
-    if values_of(nest, "scan"):
-        chunk = min(4 * COLUMN_CHUNK, sizes.get(chunk_axis, 4 * COLUMN_CHUNK))
-    return ((chunk_axis, chunk), (inner, columns))
 
 
 def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple[tuple[int, int], ...]:
@@ -416,7 +381,7 @@ def _streamed_block(nest: Nest, product: Product, limits: HostLimits) -> tuple[i
     columns = min(MAX_STREAMED_COLUMNS, STREAMED_BLOCK // power_of_two(max(rows, 32)), power_of_two(extent))
     least = MIN_STREAMED_COLUMNS * (2 if rows == 1 else 1)
     others = _programs(nest, product, max(1, rows), max(1, extent))
-    while columns > least and others < 2 * limits.threads and not _keeps_busy(extent, columns, limits.threads):
+    while columns > least and others < 2 * limits.threads and not keeps_busy(extent, columns, limits.threads):
         columns //= 2
     if rows == 1:
         return columns, PRODUCT_DEPTH // 2
@@ -451,15 +416,9 @@ def _long_pieces(nest: Nest, product: Product, limits: HostLimits) -> tuple[int,
     assert product.n is not None
     extent, columns = nest.axes[product.n].extent, PIECE_COLUMNS
     assert type(extent) is int
-    while columns > PRODUCT_COLUMNS and not _keeps_busy(extent, columns, limits.threads):
+    while columns > PRODUCT_COLUMNS and not keeps_busy(extent, columns, limits.threads):
         columns //= 2
     return columns, PRODUCT_COLUMNS * PRODUCT_DEPTH // columns
-
-
-def _keeps_busy(extent: int, block: int, threads: int) -> bool:
-    """Returns whether programs of so many columns are nearly as much work for each thread."""
-    programs = -(-extent // block)
-    return -(-programs // threads) * block * threads * 7 <= extent * 8
 
 
 def _operand_bytes(nest: Nest, product: Product, limits: HostLimits) -> int:

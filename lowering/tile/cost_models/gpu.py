@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from ...promotion.dataclass import dataclass
-from ...promotion.dtype import DType
-from ..llvm.nvptx.targets import WARP_SIZE
-from ..nest import Extent, Nest
-from ..schedule.costs import name_cost
-from .axes import capped, inner_axis, next_axis, ordered_blocks, transposed_axis
-from .blocks import power_of_two
-from .schedule import Schedule
-from .structure import (
+from ....promotion.dataclass import dataclass
+from ....promotion.dtype import DType
+from ...llvm.nvptx.targets import WARP_SIZE
+from ...nest import Extent, Nest
+from ...schedule.costs import name_cost
+from ..blocks import power_of_two
+from ..schedule import Schedule
+from ..structure import (
     Product,
     attention_products,
     contiguous_axis,
@@ -27,6 +26,7 @@ from .structure import (
     rows_extent,
     values_of,
 )
+from .axes import capped, inner_axis, next_axis, ordered_blocks, transposed_axis
 
 PROGRAM_ELEMENTS = 1024
 """Elements of a program of a memory-bound kernel: 8 per thread of 4 warps."""

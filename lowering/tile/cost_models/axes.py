@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..nest import Affine, Extent, Nest
-from ..schedule.templates import IN_ORDER
-from .blocks import power_of_two
-from .schedule import is_whole
-from .structure import accesses, contiguous_axis, unit_axis
+from ...nest import Affine, Extent, Nest
+from ...schedule.templates import IN_ORDER
+from ..blocks import power_of_two
+from ..schedule import is_whole
+from ..structure import accesses, contiguous_axis, unit_axis
 
 
 def capped(extent: Extent, cap: int) -> int:

@@ -1,0 +1,77 @@
+"""Positions of extremes down columns, one row after the other or several side by side, against NumPy."""
+
+from __future__ import annotations
+
+import joinery as jn
+import numpy as np
+import pytest
+
+TYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"]
+
+
+def found(x: np.ndarray, name: str, shape: tuple[object, ...] | None = None) -> np.ndarray:
+    graph = jn.Graph("g", inputs=[jn.TensorType(x.dtype.name, shape or x.shape, "x")])
+    graph.output(getattr(jn, name)(graph.inputs[0], axis=0))
+    return jn.compile(graph, device="cpu")(x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("columns", [1, 7, 64, 600])
+def test_columns_of_all_types(dtype: str, columns: int) -> None:
+    x = np.random.default_rng(columns).integers(0, 3, (301, columns)).astype(dtype)
+    for name in ("argmax", "argmin"):
+        assert np.array_equal(found(x, name), getattr(np, name)(x, axis=0))
+        assert np.array_equal(found(x, name, ("n", columns)), getattr(np, name)(x, axis=0))
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("rows", [126, 127, 128, 129, 255, 256, 257])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8"])
+@pytest.mark.parametrize("columns", [5, 700])
+def test_positions_that_a_byte_holds_or_not(dtype: str, rows: int, columns: int) -> None:
+    x = np.zeros((rows, columns), dtype)
+    x[-1, ::2] = 1  # the last position of all
+    assert np.array_equal(found(x, "argmax"), x.argmax(0))
+    assert np.array_equal(found(~x if dtype == "bool" else 1 - x, "argmin"), x.argmax(0))
+
+
+@pytest.mark.parametrize("rows", [32766, 32767, 32768, 32769])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float16"])
+def test_positions_that_two_bytes_hold_or_not(dtype: str, rows: int) -> None:
+    x = np.zeros((rows, 300), dtype)
+    x[-1, ::3], x[-2, 1::3] = 1, 1
+    assert np.array_equal(found(x, "argmax"), x.argmax(0))
+
+
+@pytest.mark.parametrize("columns", [3, 64, 200, 1500])
+def test_all_that_is_least_of_its_type_has_the_first_position(columns: int) -> None:
+    for dtype, worst in (("float32", -np.inf), ("float64", -np.inf), ("int32", -(2**31)), ("uint8", 0)):
+        x = np.full((77, columns), worst, dtype)
+        assert not found(x, "argmax").any()
+        x[50:, 1] = x[0, 1] + 1 if dtype != "float32" and dtype != "float64" else 0
+        assert np.array_equal(found(x, "argmax"), x.argmax(0))
+
+
+@pytest.mark.parametrize("columns", [3, 64, 200, 1500])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_the_first_nan_beats_every_number(dtype: str, columns: int) -> None:
+    rng = np.random.default_rng(columns)
+    x = rng.standard_normal((130, columns)).astype(dtype)
+    x[rng.random(x.shape) < 0.01] = np.nan
+    x[rng.random(x.shape) < 0.05] = np.inf
+    x[:, 0], x[0, 1], x[-1, 2] = np.nan, np.nan, np.nan
+    for name in ("argmax", "argmin"):
+        assert np.array_equal(found(x, name), getattr(np, name)(x, axis=0))
+
+
+def test_an_extreme_beside_its_position_and_both_positions_in_one_pass() -> None:
+    x = np.random.default_rng(0).integers(0, 50, (333, 96)).astype(np.float32)
+    x[100, 5] = np.nan
+    graph = jn.Graph("g", inputs=[jn.TensorType("float32", x.shape, "x")])
+    value = graph.inputs[0]
+    graph.output(jn.argmax(value, axis=0), jn.max(value, axis=0), jn.argmin(value, axis=0))
+    model = jn.compile(graph, device="cpu")
+    assert len(model.kernels) == 1
+    for ours, numpy in zip(model(x), (x.argmax(0), x.max(0), x.argmin(0)), strict=True):
+        assert np.array_equal(ours, numpy, equal_nan=True)
