@@ -130,7 +130,7 @@ class FunctionSteps:
         if name in ("conv", "conv_transpose"):
             self.known(image.shape[-1])
             channels = image.shape[-1]
-            groups = self.one(1, 1, channels)
+            groups = self.one(1, 1, channels or 1)
             filters = self.one(1, 4) * groups
             shape = (channels // groups, filters) if name == "conv" else (filters // groups, channels)
             return getattr(jn, name)(image, self.like(image, *sizes, *shape), strides, dilations, padding, groups=groups)

@@ -134,7 +134,7 @@ class Question:
         return found
 
     def ask_anew(self, texts: Iterable[str]) -> str:
-        """Returns as `ask` does, as if none had been asked before: with all steps, and without what z3 has found out until now."""
+        """Returns as `ask` does, as if none had been asked before: with all steps, and without what z3 has found out."""
         self._solver = self._context.solver()
         self.limit += self.steps
         before, self._texts = self._texts, []
