@@ -18,7 +18,7 @@ from .preparation import Access, PreparedFunction
 from .proof import NEVER, REFUTED, UNKNOWN
 from .specify import expressions
 from .specify.specification import ParsedSpecification, Specification
-from .terms.formulas import Formula
+from .terms.formulas import Formula, at_least
 from .terms.polynomials import TooLarge
 from .terms.solver import Budget
 from .world import ALWAYS, BLOCK, Level, World
@@ -38,7 +38,7 @@ _SHARE_OF_WEAKER = 40
 """Of the steps of a proof, this share at most is for weaker conditions: others need the rest."""
 _SHARE_OF_LAUNCHES = 10
 """As many steps as this share of a proof's are there besides, for whether conditions leave launches that execute an access."""
-_MAX_EXAMPLES = 3
+_MAX_EXAMPLES, _MAX_ROOM = 3, 2048
 """Sizes that are known to satisfy assumptions, with which a launch that executes an access is looked for first."""
 _TOO_LONG = "its address is too long a term"
 _SPENT = "all steps that the solver may take for one proof were taken before; fix: a larger limit, or a part of the kernel"
@@ -182,10 +182,18 @@ class Bounds:
     def _is_executed(self, live: Formula, level: Level) -> bool:
         conditions = [expressions.parse_assumption(text) for text in level]
         formulas = [*self.world.level(level), live]
+        if self.launches.is_met(formulas, lambda sizes: self._satisfies(sizes, conditions)):
+            return True
         near = [each for each in self.examples if self._satisfies(each, conditions)][-_MAX_EXAMPLES:]
         if any(self.launches.is_possible(self.world, formulas, each) for each in near):
             return True
-        example = self.launches.sizes(self.world, formulas)
+        example = None
+        if len(self.examples) > 1:  # one with room serves more accesses
+            room = min(_MAX_ROOM, 8 ** len(self.examples))
+            free = [size for size in self.world.symbols.values() if size.number is None]
+            example = self.launches.sizes(self.world, [*formulas, *[at_least(size, room) for size in free]])
+        if example is None:
+            example = self.launches.sizes(self.world, formulas)
         if example is None or not self._satisfies(example, conditions):
             return False
         self.examples.append(example)
@@ -231,7 +239,7 @@ class Bounds:
         """Returns that something is shown under conditions; unknown if they leave no launch that executes anything."""
         if any(self.is_executed(each, level) for each in live):
             return shown(level)
-        return Found(UNKNOWN, reason=says_nothing(level))
+        return Found(UNKNOWN, reason=self.says_nothing(level))
 
     def _leaving(self, level: Level, live: Sequence[Live], least: Level) -> Level:
         """Returns those conditions which leave, all together, launches that execute what is to be executed."""
@@ -309,6 +317,16 @@ class Bounds:
             return Found(REFUTED, counterexample=counterexample)
         return Found(UNKNOWN, reason=found.reason or self._why(access, pointer))
 
+    def says_nothing(self, level: Level) -> str:
+        """Returns the reason why there is no verdict under conditions."""
+        condition = " and ".join(level)
+        if self._for_launches.is_spent:
+            return (
+                f"it holds if {condition}, and all steps for finding launches in which that and the assumptions hold were "
+                "taken before; fix: a larger limit"
+            )
+        return f"it holds if {condition}, and no launch was found in which that and the assumptions hold and it is executed"
+
     def _why(self, access: Access, pointer: Pointer) -> str:
         terms = self.world.terms
         if access.is_gather:
@@ -325,10 +343,4 @@ class Bounds:
         return f"not shown to be inside: element {terms.text(pointer.offset)} (in bytes)"
 
 
-def says_nothing(level: Level) -> str:
-    """Returns the reason why there is no verdict under conditions."""
-    condition = " and ".join(level)
-    return f"it holds if {condition}, and no launch was found in which that and the assumptions hold and it is executed"
-
-
-__all__ = ["Bounds", "Live", "says_nothing"]
+__all__ = ["Bounds", "Live"]

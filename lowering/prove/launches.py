@@ -15,7 +15,7 @@ from .preparation import GATHER, Access, PreparedFunction, line_of, parameter_na
 from .proof import INITIALISED, ORDER, Counterexample
 from .specify.expressions import evaluate
 from .specify.specification import ParsedSpecification
-from .terms.formulas import Formula, at_least, at_most, equal
+from .terms.formulas import Formula, at_least, at_most, equal, holds
 from .terms.polynomials import Polynomial
 from .world import World
 
@@ -30,6 +30,7 @@ _SAME = (1, 2)
 """What all sizes may be at once: most specifications allow that, and it is tried first."""
 _SHARE = 4
 """Of the steps of a question one that looks for a launch takes this share: those that found one took an eighth at most."""
+MAX_MODELS = 8
 MAX_ELEMENTS = 1 << 22
 """Most elements of the arrays of a launch."""
 _MAX_PROGRAMS = 1 << 10
@@ -56,6 +57,7 @@ class Launches:
     Attributes:
         arrays: says which parameter an access is to; "" if that is not known.
         is_spent: whether launches were left out, as others had run all operations that they may.
+        models: sizes that satisfy the assumptions and formulas that were asked for, with the numbers of all atoms; the last.
     """
 
     def __init__(
@@ -91,6 +93,13 @@ class Launches:
         tensors = [each.name for each in prepared.parameters if each.rank]  # as many elements as their shape says
         self._is_never_filled = any(name in self._not_filled for name in tensors)
         self.is_spent = False
+        self.models: list[tuple[dict[str, int], dict[int, int]]] = []
+
+    def is_met(self, formulas: Sequence[Formula], satisfies: Callable[[Mapping[str, int]], bool]) -> bool:
+        """Returns whether formulas hold in a program and lane that were found for others. satisfies: whether sizes count."""
+        return any(
+            satisfies(sizes) and all(holds(each, model) for each in formulas) for sizes, model in reversed(self.models)
+        )
 
     def sizes(self, world: World, formulas: Sequence[Formula], bound: int | None = None) -> dict[str, int] | None:
         """Returns sizes that satisfy the assumptions, and formulas besides, small ones if there are any."""
@@ -126,6 +135,7 @@ class Launches:
                 sizes[name] = symbol.value(model)
             if not self._parsed.holds(sizes):
                 continue
+            self.models = [*self.models[1 - MAX_MODELS :], (sizes, model)]
             contents: dict[str, int] = {}
             for atom, position in world.terms.loaded.items():
                 if atom in model:

@@ -192,14 +192,14 @@ class Proof:
         return tuple([each for each in self.accesses if each.verdict == REFUTED])
 
     def verdict(self, prop: str) -> str:
-        """Returns the weakest verdict of a property: refuted, unknown, proven under, or proven.
+        """Returns the weakest verdict of a property: refuted, unknown, proven under, proven, or never executed if all are that.
 
         Raises `UserError` for a property that was not asked for: nothing is known of it.
         """
         if prop not in self.properties:
             raise UserError(f"proof: {prop!r} was not asked for; fix: properties={(*self.properties, prop)}")
         found = {each.verdict for each in self.accesses if each.prop == prop}
-        return next((each for each in (REFUTED, UNKNOWN, UNDER) if each in found), PROVEN)
+        return next((each for each in (REFUTED, UNKNOWN, UNDER) if each in found), NEVER if found == {NEVER} else PROVEN)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

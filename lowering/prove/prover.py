@@ -8,7 +8,7 @@ from functools import partial
 
 from ...promotion.errors import UserError
 from ..tt import types as t
-from .bounds import Bounds, Live, says_nothing
+from .bounds import Bounds, Live
 from .evaluate.values import Pointer, Unknown
 from .found import SHOWN, Found, joined, shown
 from .initialised.verdicts import Initialised
@@ -197,7 +197,7 @@ class Prover:
         """
         if verdict.verdict not in SHOWN or self._bounds.is_executed(live, verdict.condition):
             return verdict
-        return replace(verdict, verdict=UNKNOWN, condition=(), reason=says_nothing(verdict.condition))
+        return replace(verdict, verdict=UNKNOWN, condition=(), reason=self._bounds.says_nothing(verdict.condition))
 
     def _relying(self, bounds: dict[Access, Found]) -> Found:
         """Returns how much may be said where what arrays hold was used: no more than that they keep holding it.

@@ -5,7 +5,7 @@ They are keys of what is known of them, so those that are joined keep their hash
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import TypeAlias
 
@@ -223,6 +223,27 @@ def is_larger(formula: Formula, size: int) -> bool:
             case Not(part):
                 waiting.append(part)
     return False
+
+
+def holds(formula: Formula, numbers: Mapping[int, int]) -> bool | None:
+    """Returns whether a formula holds for numbers of atoms; None if that depends on other atoms, or on a flag."""
+    match formula:
+        case Truth(value):
+            return value
+        case AtMost(polynomial) | Equal(polynomial):
+            if not polynomial.atoms <= numbers.keys():
+                return None
+            value = polynomial.value(numbers)
+            return value <= 0 if isinstance(formula, AtMost) else value == 0
+        case Flag():
+            return None
+        case Not(part):
+            found = holds(part, numbers)
+            return None if found is None else not found
+        case Both(parts) | Either(parts):
+            deciding = isinstance(formula, Either)
+            all_found = [holds(part, numbers) for part in parts]
+            return deciding if deciding in all_found else None if None in all_found else not deciding
 
 
 def polynomials_of(formulas: Iterable[Formula]) -> Iterator[Polynomial]:

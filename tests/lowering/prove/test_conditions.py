@@ -112,3 +112,41 @@ def test_a_loop_that_is_not_reached_under_a_condition_is_not_shown_to_end(least:
     (found,) = made.prove(["n >= 1"], {"x": 1}, "n", ("termination of loops",)).accesses
     assert found.verdict == verdict, found
     assert (found.condition == ()) == (_NOTHING in found.reason)
+
+
+def test_many_accesses_under_one_condition_are_shown_by_few_launches() -> None:
+    """Each has a mask of its own; one launch with room executes nearly all of them, where one for each took all steps."""
+    lines = [
+        line
+        for number in range(30)
+        for line in (
+            f"%n{number} = arith.constant dense<{number}> : tensor<128xi32>",
+            f"%i{number} = arith.addi %first, %n{number} : tensor<128xi32>",
+            f"%m{number} = arith.cmpi slt, %i{number}, %ns : tensor<128xi32>",
+            f"%p{number} = tt.addptr %xs, %i{number} : tensor<128x!tt.ptr<f32>>, tensor<128xi32>",
+            f"%q{number} = tt.addptr %os, %i{number} : tensor<128x!tt.ptr<f32>>, tensor<128xi32>",
+            f"%v{number} = tt.load %p{number}, %m{number}, %zeros : tensor<128x!tt.ptr<f32>>",
+            f"tt.store %q{number}, %v{number}, %m{number} : tensor<128x!tt.ptr<f32>>",
+        )
+    ]
+    kernel = jn.kernel.from_ttir(
+        """
+tt.func public @k(%x: !tt.ptr<f32>, %o: !tt.ptr<f32>, %n: i32) {
+  %zeros = arith.constant dense<0.0> : tensor<128xf32>
+  %block = arith.constant 128 : i32
+  %many = arith.constant dense<30> : tensor<128xi32>
+  %p = tt.get_program_id x : i32
+  %start = arith.muli %p, %block : i32
+  %starts = tt.splat %start : i32 -> tensor<128xi32>
+  %lanes = tt.make_range {end = 128 : i32, start = 0 : i32} : tensor<128xi32>
+  %i = arith.addi %starts, %lanes : tensor<128xi32>
+  %first = arith.muli %i, %many : tensor<128xi32>
+  %ns = tt.splat %n : i32 -> tensor<128xi32>
+  %xs = tt.splat %x : !tt.ptr<f32> -> tensor<128x!tt.ptr<f32>>
+  %os = tt.splat %o : !tt.ptr<f32> -> tensor<128x!tt.ptr<f32>>
+"""
+        + "\n".join(lines)
+        + "\n  tt.return\n}"
+    )
+    proof = kernel.prove(["n >= 1"], {"x": "n", "o": "n"}, "cdiv(n, 3840)", ("bounds", "races"))
+    assert {each.verdict for each in proof.accesses} == {"proven under"}, proof
