@@ -92,6 +92,8 @@ def _prove(options: argparse.Namespace) -> int:
         return status
     if options.other is not None or options.kernel is None:
         raise UserError("prove: fix: name the kernel, as in joinery prove FILE; --kernel goes with --verify")
+    if options.output is not None and options.kernel != STDIN and _are_one(options.output, options.kernel):
+        raise UserError(f"--output {options.output}: it would replace the kernel; fix: another file")
     kernel = _kernel(options.kernel, options)
     if options.properties is not None:
         more["properties"] = tuple(options.properties)
@@ -154,6 +156,13 @@ def _read(path: str) -> str:
             return file.read(MAX_LETTERS + 1)  # one too many is refused
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--verify {path}: {error}") from None
+
+
+def _are_one(one: str, two: str) -> bool:
+    """Return whether two paths are those of one file."""
+    with contextlib.suppress(OSError):
+        return os.path.samefile(one, two)
+    return False
 
 
 def _keep(path: str, text: str) -> None:

@@ -13,7 +13,7 @@ from xdsl.ir import Operation
 
 from ... import __version__
 from ...lowering.prove.guessing import Launch, guess, own_numbers
-from ...lowering.prove.launches import MAX_ELEMENTS
+from ...lowering.prove.launches import MAX_ELEMENTS, Confirm
 from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare, taken_names
 from ...lowering.prove.proof import DEFAULT_PROPERTIES, ORDER, PROPERTIES, PROVEN, Proof
 from ...lowering.prove.prover import Prover, written_arrays
@@ -21,6 +21,7 @@ from ...lowering.prove.specify.expressions import evaluate
 from ...lowering.prove.specify.remarks import doubts
 from ...lowering.prove.specify.specification import Specification, grid_names
 from ...lowering.prove.stored import read_stored
+from ...lowering.prove.terms.polynomials import TooLarge
 from ...lowering.prove.terms.solver import DEFAULT_LIMIT, load_z3
 from ...lowering.tt import types as t
 from ...lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
@@ -35,6 +36,7 @@ from ...promotion.float_modes import default_modes
 from ...runtime.storage.cache import CacheOption, CompileCache, cache_of
 from ..tensor_arguments import TensorDescriptor
 from ..texts import MakeArguments
+from .own_frames import own_frames
 from .records import Records
 
 Sanitize = Callable[..., Report]
@@ -44,6 +46,19 @@ _MAX_COMPARED = 1 << 22
 """Elements of the largest array of integers of which it is looked whether all are distinct."""
 _MAX_REMEMBERED = 256
 """Sizes of launches of which it is remembered whether everything is proven."""
+
+
+def _proof(
+    prepared: PreparedFunction, specification: Specification, confirm: Confirm | None, limit: int, properties: Sequence[str]
+) -> Proof:  # fmt: skip
+    """Returns the proof of a function. Raises `UserError` for a specification whose terms outgrow what there is room for."""
+    try:
+        with default_modes(), own_frames():
+            return Prover(prepared, specification, confirm, limit).prove(properties)
+    except (TooLarge, RecursionError):
+        raise UserError(
+            "prove: the specification has numbers that are too large, or is too long; fix: smaller numbers, fewer assumptions"
+        ) from None
 
 
 class KernelProver:
@@ -150,7 +165,8 @@ class KernelProver:
             known = None if records is None else records.guess(launch, _describes)
             if known is not None:
                 return known, launch
-            found = guess(self._expanded(), launch)
+            with own_frames():
+                found = guess(self._expanded(), launch)
         if not _describes(found, launch):
             raise InternalError(f"prove.like: the guess does not hold in the launch it was made from:\n{found}")
         if records is not None:
@@ -183,8 +199,7 @@ class KernelProver:
         specification = Specification.of(assume, launch.elements, launch.grid)
         properties = ("bounds", "races")
         try:
-            with default_modes():
-                proof = Prover(self._expanded(), specification, None, DEFAULT_LIMIT).prove(properties)
+            proof = _proof(self._expanded(), specification, None, DEFAULT_LIMIT, properties)
         except (UserError, UnsupportedError):
             return False  # sizes for which a promise of the text does not hold: the sanitizer says so
         return all(proof.verdict(each) == PROVEN for each in properties)
@@ -233,8 +248,7 @@ class KernelProver:
         if proof is None:
             prepared = self._expanded()
             confirm = functools.partial(self._confirm, ORDER in properties)
-            with default_modes():
-                proof = Prover(prepared, specification, confirm, limit).prove(properties)
+            proof = _proof(prepared, specification, confirm, limit, properties)
             if records is not None:
                 records.keep_proof(proof, limit)
         solver = f"z3 {load_z3().get_version_string()}"

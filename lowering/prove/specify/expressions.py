@@ -15,6 +15,7 @@ from ....promotion.errors import UserError
 
 MAX_TEXT = 2000
 MAX_DEPTH = 50
+MAX_OPERATIONS = 200
 _MAX_FACTORS = 8
 MAX_POWER = 128
 
@@ -124,6 +125,7 @@ class _Reader:
         self.at = 0
         self.depth = 0
         self.powers = 0
+        self.operations = 0
 
     def _split(self) -> Iterator[str]:
         at, end = 0, len(self.text.rstrip())
@@ -163,6 +165,7 @@ class _Reader:
             self.fail(f"more than {MAX_DEPTH} nested parentheses")
         found = self._product()
         while sign := self.take("+", "-"):
+            self._count()
             found = Call(sign, found, self._product())
         self.depth -= 1
         return found
@@ -170,8 +173,14 @@ class _Reader:
     def _product(self) -> Expression:
         found = self._signed()
         while sign := self.take("*", "//", "%"):
+            self._count()
             found = Call(sign, found, self._signed())
         return found
+
+    def _count(self) -> None:
+        self.operations += 1
+        if self.operations > MAX_OPERATIONS:
+            self.fail(f"more than {MAX_OPERATIONS} operations")
 
     def _signed(self) -> Expression:
         negative = False

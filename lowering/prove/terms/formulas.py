@@ -233,8 +233,8 @@ def holds(formula: Formula, numbers: Mapping[int, int]) -> bool | None:
         case AtMost(polynomial) | Equal(polynomial):
             if not polynomial.atoms <= numbers.keys():
                 return None
-            value = polynomial.value(numbers)
-            return value <= 0 if isinstance(formula, AtMost) else value == 0
+            number = polynomial.value(numbers)
+            return number <= 0 if isinstance(formula, AtMost) else number == 0
         case Flag():
             return None
         case Not(part):

@@ -28,7 +28,7 @@ from .formulas import (
 from .lemmas import MAX_PAIRS, FewValues, Lemma, Limits, Signs, few_values, products_in
 from .limits import limits
 from .orders import MAX_ELEMENTS, orders
-from .polynomials import Monomial, Polynomial
+from .polynomials import Monomial, Polynomial, TooLarge
 from .questions import Context, Question, load_z3, name
 
 DEFAULT_LIMIT = 2_000_000
@@ -39,6 +39,8 @@ _STEPS_A_LETTER = 3
 _STEPS_A_ROUND = 10_000
 _STEPS_A_LEMMA = 40
 """What a question counts each time that it is asked again, and for each lemma that is looked at then."""
+_MAX_BITS = 8192
+"""Most bits of a number in a question: Python writes no longer ones than 4300 digits."""
 _MAX_LEMMAS = 60
 """Most lemmas that are added at once."""
 _MAX_EARLY_STEPS = 50_000
@@ -330,6 +332,8 @@ class Solver:
 
 
 def _number(value: int) -> str:
+    if value.bit_length() > _MAX_BITS:
+        raise TooLarge
     return str(value) if value >= 0 else f"(- {-value})"
 
 

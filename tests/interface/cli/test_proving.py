@@ -94,6 +94,16 @@ def test_a_proof_is_kept_beside_its_kernel(tmp_path: Path, capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out)["verdicts"] == {"bounds": "proven"}
 
 
+def test_a_proof_does_not_replace_its_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kernel = Path(written(tmp_path, "vector"))
+    before = kernel.read_text()
+    (tmp_path / "same.json").symlink_to(kernel)
+    for output in (kernel, tmp_path / "same.json"):
+        assert main(["prove", str(kernel), "--extent", "x: n", "--grid", "cdiv(n, 4)", "--output", str(output)]) == 2
+        assert "it would replace the kernel" in capsys.readouterr().err
+    assert kernel.read_text() == before
+
+
 def test_a_refutation_is_kept_and_verified_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored = kept(tmp_path, "mask_of_too_many")
     assert main(["prove", "--verify", str(stored)]) == 3
