@@ -43,8 +43,9 @@ _MAX_BITS = 8192
 """Most bits of a number in a question: Python writes no longer ones than 4300 digits."""
 _MAX_LEMMAS = 60
 """Most lemmas that are added at once."""
-_MAX_EARLY_STEPS = 50_000
-"""Most steps until all lemmas are said: with few of them z3 may search without end where all of them leave nothing to find."""
+_MAX_EARLY_STEPS, _FEW_STEPS = 50_000, 400_000
+"""Most steps until all lemmas are said: with few of them z3 may search without end where all of them leave nothing to find. So
+few steps as guesses have for a question are all for that: what is not decided then is asked anew."""
 
 
 @dataclass(slots=True)
@@ -173,7 +174,7 @@ class Solver:
                 products |= lemma.monomials
             asserted += [f"(= {name(each)} (* {' '.join([name((atom,)) for atom in each])}))" for each in sorted(products)]
         asserted += self._products(self._context, products)
-        early = min(_MAX_EARLY_STEPS, question.limit // 2)
+        early = _MAX_EARLY_STEPS if question.limit >= _FEW_STEPS else question.limit
         verdict = question.ask(asserted, None if exact else early)
         if not exact and verdict != "unsat":
             lemmas = self._lemmas_of(formulas, polynomials, products, bounded)
