@@ -18,6 +18,8 @@ of a row of a block then: long pieces stream."""
 MIN_SINGLE_ROW, MAX_SINGLE_ROW, SHORT_ROW = 256, 4096, 512
 """Bytes of rows from which on and up to which they are added to sums one by one, and up to which a single chain of comparisons
 waits for itself."""
+MAX_PLANES, PLANE_PIECE = 256, 8192
+"""Rows up to which positions of extremes are found in pieces of single rows that are no whole ones, and bytes of a piece."""
 MIN_SCANNED_ROW, MAX_SCANNED_ROW = 128, 16384
 """Bytes of a row up to which few sums wait for themselves, and up to which running sums of all columns stay in the first-level
 cache."""
@@ -78,7 +80,13 @@ def rows_in_order(nest: Nest, blocks: dict[int, int], streaming: bool) -> tuple[
     if kinds & {"argmax", "argmin"}:
         if row <= SHORT_ROW:
             return ((along, blocks[along]), (inner, columns))
-        return ((inner, columns),) if is_whole or not streaming else None
+        if is_whole or not streaming:
+            return ((inner, columns),)
+        rows = nest.axes[along].extent
+        if type(rows) is int and rows <= MAX_PLANES:  # channels of images: their pages are met again by the next programs
+            size = max([load.dtype.itemsize for load in nest.loads], default=4)
+            return ((inner, max(columns, capped(extent, PLANE_PIECE // size))),)
+        return None
     is_read_once = reduction_levels(nest) == 1  # what is read again is in a cache then
     is_single = streaming and is_whole and is_read_once and MIN_SINGLE_ROW <= row <= MAX_SINGLE_ROW
     return ((inner, columns),) if is_single else None

@@ -193,6 +193,7 @@ def test_default_blocks_of_rows_and_columns(body, shape, axis, blocks):
         ("argmax", (16, 256, 1000), ((2, 1024),), False),
         ("argmax", (16, 256, 100), ((1, 8), (2, 128)), True),
         ("argmax", (64, 1024, 4096), ((1, 8), (2, 1024)), False),
+        ("argmax", (8, 21, 1 << 18), ((2, 2048),), False),  # channels of images
         ("argmax", (64, 4, 4096), ((2, 1024),), False),
     ],
 )
