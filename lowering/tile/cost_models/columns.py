@@ -73,16 +73,19 @@ def rows_in_order(nest: Nest, blocks: dict[int, int], streaming: bool) -> tuple[
         return None
     ((inner, columns),) = [(axis, size) for axis, size in blocks.items() if axis not in reduced]
     (along,) = reduced & set(blocks)
+    if inner != contiguous_axis(nest, [*[axis for axis in range(len(nest.axes)) if axis not in reduced], *reduced]):
+        return None  # rows of which each is reduced
+    rows = nest.axes[along].extent
     kinds = {value.attrs["kind"] for value in nest.body if value.op == "reduce"}
     row = columns * max([load.dtype.itemsize for load in nest.loads], default=4)
     extent = nest.axes[inner].extent
     is_whole = type(extent) is int and columns >= extent
     if kinds & {"argmax", "argmin"}:
         if row <= SHORT_ROW:
-            return ((along, blocks[along]), (inner, columns))
+            is_one_block = type(rows) is int and blocks[along] >= rows
+            return None if is_one_block else ((along, blocks[along]), (inner, columns))
         if is_whole or not streaming:
             return ((inner, columns),)
-        rows = nest.axes[along].extent
         if type(rows) is int and rows <= MAX_PLANES:  # channels of images: their pages are met again by the next programs
             size = max([load.dtype.itemsize for load in nest.loads], default=4)
             return ((inner, max(columns, capped(extent, PLANE_PIECE // size))),)

@@ -205,6 +205,16 @@ def test_rows_follow_each_other_where_memory_streams(body, kind, shape, blocks, 
     assert (found.blocks, found.lanes) == (blocks, lanes)
 
 
+@pytest.mark.parametrize(("shape", "blocks"), [((4000, 100), ((0, 8), (1, 128))), ((1000, 16), ((0, 64), (1, 16)))])
+def test_positions_along_rows_are_found_in_blocks_of_whole_rows(body, shape, blocks):
+    """They are no columns: their blocks stay as they lie in memory, or the code takes five times as long."""
+    b = body(i=shape[0], j=shape[1])
+    x = b.load(np.broadcast_to(np.float32(0), (1,)), ["i", "j"], shape=shape)
+    b.store(b.reduce("argmax", x, "j"), ["i"])
+    found = HostLimits().schedule(b.nest())
+    assert (found.blocks, found.lanes) == (blocks, False)
+
+
 @pytest.mark.parametrize(
     ("shape", "blocks"),
     [((1 << 18, 64), ((0, 1), (1, 64))), ((1 << 19, 20), ((0, 32), (1, 32))), ((1 << 12, 64), ((0, 32), (1, 32))),
