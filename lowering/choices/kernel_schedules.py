@@ -98,7 +98,7 @@ def schedule_of(names: Sequence[str], nests: Sequence[Nest], schedules: Sequence
             streaming=None if is_gpu or nest.template not in ("map", "row") else schedule.streaming,
             group=schedule.group if nest.template == "contract" else None,
             warps=schedule.warps if is_gpu else None,
-            lanes=schedule.lanes if (is_gpu and not has_products) or schedule.lanes else None,
+            lanes=schedule.lanes if (is_gpu and not has_products) or nest.template == "row" else None,
         )
         extents = ", ".join([f"{axis.name} {size_text(axis.extent)}" for axis in nest.axes])
         about[name] = f"{fused_names(nest.fused)}: {extents}".replace("\n", " ")

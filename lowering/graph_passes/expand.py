@@ -24,6 +24,7 @@ from ...promotion.arrays import Array
 from ...promotion.dtype import int8, int32
 from ...promotion.errors import InternalError
 from .constant_values import holds_array
+from .parts.cuts import FROM_MEMORY, MAX_PARTS, MIN_LENGTH, MIN_PARTS, part_count
 from .parts.long_positions import extreme_of_parts, is_long_extreme
 from .parts.long_products import is_long_product, sum_of_parts
 from .parts.long_scans import is_long_scan, scan_in_parts
@@ -43,11 +44,6 @@ SPLIT_COLUMNS, SPLIT_ROWS = 2048, 16384
 """So is one to fewer than `SPLIT_COLUMNS` values side by side in memory over `SPLIT_ROWS` or more each: a program sums a few of
 the columns, so that a GPU has few programs, and a CPU reads rows in pieces."""
 
-SPLIT_BYTES = 1 << 24
-"""Bytes from which on rows come from memory, and fewer of them do: programs that read rows whole get more bytes in a second."""
-
-_PARTS, _ROWS = (64, 512), 64
-"""Fewest and most partial results of the first stage, and rows for each."""
 
 def expand(graph: Graph, lines: WholeLines = NO_LINES) -> Graph:
     """Returns the graph in primitive ops. `graph` is not changed; if it is not finished, `InternalError` is
@@ -220,7 +216,8 @@ def _is_long_reduction(symbol: Symbol) -> bool:
     kept = math.prod([extent for axis, extent in enumerate(sizes) if axis not in axes])
     if kept < SPLIT_KEPT:
         return reduced > SPLIT_REDUCED
-    least = SPLIT_ROWS if kept * reduced * symbol.dtype.itemsize < SPLIT_BYTES else _PARTS[0] * _ROWS
+    is_far = kept * reduced * symbol.dtype.itemsize >= FROM_MEMORY  # fewer rows do then
+    least = MIN_PARTS * MIN_LENGTH if is_far else SPLIT_ROWS
     return kept < SPLIT_COLUMNS and reduced >= least and len(sizes) - 1 not in axes
 
 
@@ -232,20 +229,20 @@ def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:
     graph, name = x.graph, symbol.op.name
     sizes = [extent for extent in x.shape if isinstance(extent, int)]
     axes: tuple[int, ...] = tuple(symbol.attrs["axes"])
-    axis = next((a for a in _outermost_first(x, axes) if sizes[a] >= _PARTS[0]), axes[0])
+    axis = next((a for a in _outermost_first(x, axes) if sizes[a] >= MIN_PARTS), axes[0])
     others = tuple([a for a in axes if a != axis])
     keepdims = symbol.attrs["keepdims"]
 
     def reduce(value: Symbol, over: tuple[int, ...], keep: bool) -> Symbol:
         return graph.apply(name, (value,), {"axes": over, "keepdims": keep})
 
-    if sizes[axis] < _PARTS[0]:
+    if sizes[axis] < MIN_PARTS:
         last = _enough(axes, sizes)
         first = tuple([a for a in axes if a not in last])
         return _dropped(reduce(reduce(x, first, True), last, True), symbol)
-    if others and _PARTS[0] <= sizes[axis] <= _PARTS[1] * 2:
+    if others and MIN_PARTS <= sizes[axis] <= MAX_PARTS * 2:
         return _dropped(reduce(reduce(x, others, True), (axis,), True), symbol)
-    parts = _part_count(sizes[axis])
+    parts = part_count(sizes[axis])
     length = sizes[axis] // parts
     whole = x if parts * length == sizes[axis] else _sliced(x, axis, 0, parts * length)
     shape = (*sizes[:axis], parts, length, *sizes[axis + 1 :])
@@ -272,10 +269,10 @@ def _outermost_first(x: Symbol, axes: tuple[int, ...]) -> list[int]:
 def _enough(axes: tuple[int, ...], sizes: list[int]) -> tuple[int, ...]:
     """Returns the first axes along which there are enough partial results; one axis at least is left.
 
-    Axes are shorter than `_PARTS[0]`, and there are more elements along all of them than its square.
+    Axes are shorter than `MIN_PARTS`, and there are more elements along all of them than its square.
     """
     count = 0
-    while math.prod([sizes[axis] for axis in axes[:count]]) < _PARTS[0]:
+    while math.prod([sizes[axis] for axis in axes[:count]]) < MIN_PARTS:
         count += 1
     return axes[:count]
 
@@ -285,14 +282,6 @@ def _dropped(value: Symbol, symbol: Symbol) -> Symbol:
     if value.shape == symbol.shape:
         return value
     return value.graph.apply("reshape", (value,), {"shape": symbol.shape})
-
-
-def _part_count(extent: int) -> int:
-    """Returns the largest number of equal parts within `_PARTS` that divides `extent`, or the largest allowed
-    when none does."""
-    low, high = _PARTS
-    high = min(high, max(low, extent // _ROWS))
-    return next((parts for parts in range(high, low - 1, -1) if extent % parts == 0), high)
 
 
 def _sliced(x: Symbol, axis: int, start: int, stop: int) -> Symbol:

@@ -11,13 +11,10 @@ import math
 from ....graph.ops.building import apply
 from ....graph.protocols import SymbolLike
 from ....graph.symbol import Symbol
-from .cuts import is_cut_in_place
+from .cuts import FROM_MEMORY, MIN_LENGTH, MIN_PARTS, is_cut_in_place, part_count
 
-MAX_ROW, MIN_BYTES = 4096, 1 << 24
-"""Bytes of a row up to which a program reads it whole, and of all rows from which on finding the first of all parts takes
-little beside them."""
-MIN_PARTS, MAX_PARTS, MIN_LENGTH = 64, 512, 64
-"""The fewest and the most parts, and the fewest rows of each."""
+MAX_ROW = 4096
+"""Bytes of a row up to which a program reads it whole."""
 _EXTREMES = {"argmax": "reduce_max", "argmin": "reduce_min"}
 
 
@@ -31,15 +28,9 @@ def is_long_extreme(symbol: Symbol) -> bool:
     if len(sizes) != len(x.shape) or axis == len(sizes) - 1 or sizes[axis] < MIN_PARTS * MIN_LENGTH:
         return False
     nbytes = math.prod(sizes) * x.dtype.itemsize
-    if nbytes < MIN_BYTES or nbytes // sizes[axis] > MAX_ROW:
+    if nbytes < FROM_MEMORY or nbytes // sizes[axis] > MAX_ROW:
         return False
-    return sizes[axis] % _part_count(sizes[axis]) == 0 or is_cut_in_place(x)
-
-
-def _part_count(rows: int) -> int:
-    """Returns the largest number of equal parts, or the largest that is allowed where none divides the rows."""
-    most = min(MAX_PARTS, rows // MIN_LENGTH)
-    return next((parts for parts in range(most, MIN_PARTS - 1, -1) if rows % parts == 0), most)
+    return sizes[axis] % part_count(sizes[axis]) == 0 or is_cut_in_place(x)
 
 
 def extreme_of_parts(symbol: Symbol, x: Symbol) -> SymbolLike:
@@ -49,7 +40,7 @@ def extreme_of_parts(symbol: Symbol, x: Symbol) -> SymbolLike:
     """
     name, (axis,) = symbol.op.name, symbol.attrs["axes"]
     sizes = [extent for extent in x.shape if isinstance(extent, int)]
-    parts = _part_count(sizes[axis])
+    parts = part_count(sizes[axis])
     length = sizes[axis] // parts
     before, behind = sizes[:axis], sizes[axis + 1 :]
 
@@ -76,4 +67,4 @@ def extreme_of_parts(symbol: Symbol, x: Symbol) -> SymbolLike:
     return result if symbol.attrs["keepdims"] else apply("reshape", result, shape=symbol.shape)
 
 
-__all__ = ["MAX_ROW", "MIN_BYTES", "extreme_of_parts", "is_long_extreme"]
+__all__ = ["MAX_ROW", "extreme_of_parts", "is_long_extreme"]
