@@ -39,7 +39,8 @@ _SHARE_OF_WEAKER = 40
 _SHARE_OF_LAUNCHES = 10
 """As many steps as this share of a proof's are there besides, for whether conditions leave launches that execute an access."""
 _MAX_EXAMPLES, _MAX_ROOM = 3, 2048
-"""Sizes that are known to satisfy assumptions, with which a launch that executes an access is looked for first."""
+"""Sizes that are known to satisfy assumptions, with which a launch that executes an access is looked for first; and the largest
+number that all sizes of a new one are to be at least, so that it executes others as well."""
 _TOO_LONG = "its address is too long a term"
 _SPENT = "all steps that the solver may take for one proof were taken before; fix: a larger limit, or a part of the kernel"
 _NOT_RUN = "launches that may refute it were not run, as others had run all operations that they may"

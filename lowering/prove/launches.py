@@ -30,7 +30,8 @@ _SAME = (1, 2)
 """What all sizes may be at once: most specifications allow that, and it is tried first."""
 _SHARE = 4
 """Of the steps of a question one that looks for a launch takes this share: those that found one took an eighth at most."""
-MAX_MODELS = 8
+_MAX_MODELS = 8
+"""Most programs and lanes that were found for formulas and are tried for others."""
 MAX_ELEMENTS = 1 << 22
 """Most elements of the arrays of a launch."""
 _MAX_PROGRAMS = 1 << 10
@@ -135,7 +136,7 @@ class Launches:
                 sizes[name] = symbol.value(model)
             if not self._parsed.holds(sizes):
                 continue
-            self.models = [*self.models[1 - MAX_MODELS :], (sizes, model)]
+            self.models = [*self.models[1 - _MAX_MODELS :], (sizes, model)]
             contents: dict[str, int] = {}
             for atom, position in world.terms.loaded.items():
                 if atom in model:

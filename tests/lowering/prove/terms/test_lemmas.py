@@ -26,6 +26,7 @@ from joinery.lowering.prove.terms.formulas import (
     less,
     negated,
 )
+from joinery.lowering.prove.terms.formulas import holds as found_to_hold
 from joinery.lowering.prove.terms.lemmas import FewValues, Lemma, Limits, Signs, products_in
 from joinery.lowering.prove.terms.limits import limits
 from joinery.lowering.prove.terms.polynomials import Monomial, Polynomial, constant, variable
@@ -275,3 +276,33 @@ def test_polynomials_are_in_normal_form() -> None:
     assert (x * 6 + y * 3 + 7).split(3) == (x * 2 + y + 2, constant(1))
     assert (x * y + x * 3 + y).group(0) == y + 3
     assert (x * x + y).substituted(0, y + 1) == y * y + y * 3 + 1
+
+
+def test_formulas_hold_for_numbers_as_the_solver_says() -> None:
+    """Whether an access is executed is read off numbers that were found for others."""
+    rng = random.Random("holds")
+    terms = Terms()
+    x, y = terms.atom("x", "x"), terms.atom("y", "y")
+    flag = Flag(terms.flag("b", "b"))
+    solver = Solver(terms, Budget(10**6, 10**9))
+
+    def drawn(depth: int) -> Formula:
+        if depth == 0:
+            value = x * rng.randrange(-3, 4) + y * rng.randrange(-3, 4) + x * y * rng.choice((0, 0, 1)) + rng.randrange(-6, 7)
+            return rng.choice((at_most, equal))(value, 0)
+        parts = (drawn(depth - 1), drawn(depth - 1))
+        return rng.choice((Both(parts), Either(parts), negated(parts[0])))
+
+    seen = set()
+    for _ in range(60):
+        formula, numbers = drawn(rng.randrange(3)), (rng.choice(BOX), rng.choice(BOX))
+        given = {next(iter(atom.atoms)): number for atom, number in zip((x, y), numbers, strict=True)}
+        found = found_to_hold(formula, given)
+        assert found == (solver.exact([formula, equal(x, numbers[0]), equal(y, numbers[1])]).verdict == "sat")
+        seen.add(found)
+    assert seen == {True, False}
+    for known, unknown in ((equal(x, 1), flag), (equal(x, 1), equal(y, 0))):
+        assert found_to_hold(Both((known, unknown)), {next(iter(x.atoms)): 1}) is None
+        assert found_to_hold(Both((known, unknown)), {next(iter(x.atoms)): 2}) is False
+        assert found_to_hold(Either((known, unknown)), {next(iter(x.atoms)): 1}) is True
+        assert found_to_hold(Not(unknown), {next(iter(x.atoms)): 1}) is None

@@ -12,7 +12,7 @@ TYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
 def found(x: np.ndarray, name: str, shape: tuple[object, ...] | None = None) -> np.ndarray:
     graph = jn.Graph("g", inputs=[jn.TensorType(x.dtype.name, shape or x.shape, "x")])
     graph.output(getattr(jn, name)(graph.inputs[0], axis=0))
-    return jn.compile(graph, device="cpu")(x)  # type: ignore[no-any-return]
+    return jn.compile(graph, device="cpu")(x)
 
 
 @pytest.mark.one_in(3)
