@@ -35,7 +35,9 @@ def column_blocks(
     """
     extent = nest.axes[inner].extent
     chunk_axis = max(reduced, key=lambda axis: sizes.get(axis, CHUNK))
-    passes = 1 + reduction_levels(nest)
+    kinds = {value.attrs["kind"] for value in nest.body if value.op == "reduce"}
+    # Variances, sums that need a sum, are not cut: 2048 x 2048 takes 0.77 ms in wide blocks, and 1.3 in narrow ones.
+    passes = 1 + min(len(kinds), reduction_levels(nest))
     columns = REDUCED_COLUMNS
     if passes <= 2 and type(extent) is int:
         columns = min(MAX_REDUCED_COLUMNS, COLUMN_PIECE // min([load.dtype.itemsize for load in nest.loads], default=4))

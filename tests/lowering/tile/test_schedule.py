@@ -205,6 +205,14 @@ def test_rows_follow_each_other_where_memory_streams(body, kind, shape, blocks, 
     assert (found.blocks, found.lanes) == (blocks, lanes)
 
 
+def test_variances_of_columns_have_wide_blocks(body):
+    b = body(i=2048, j=2048)
+    x = b.load(np.broadcast_to(np.float32(0), (1,)), ["i", "j"], shape=(2048, 2048))
+    mean = b.reduce("sum", x, "i")
+    b.store(b.reduce("sum", b.add("sub", b.values[x].dtype, b.values[x].axes, (x, mean)), "i"), ["j"])
+    assert HostLimits().schedule(b.nest()).blocks == ((0, 8), (1, 1024))
+
+
 @pytest.mark.parametrize(("shape", "blocks"), [((4000, 100), ((0, 8), (1, 128))), ((1000, 16), ((0, 64), (1, 16)))])
 def test_positions_along_rows_are_found_in_blocks_of_whole_rows(body, shape, blocks):
     """They are no columns: their blocks stay as they lie in memory, or the code takes five times as long."""
