@@ -13,12 +13,12 @@ from .evaluate.values import Pointer, Unknown
 from .found import SHOWN, Found, joined, shown
 from .initialised.verdicts import Initialised
 from .launches import Confirm
-from .locks import keeps_range
 from .order.verdicts import Order
 from .overflow import Overflow
 from .preparation import Access, PreparedFunction, ambiguous, renamed
 from .proof import INITIALISED, NEVER, ORDER, PROPERTIES, TERMINATION, UNKNOWN, AccessVerdict, Proof
-from .races import Races
+from .races.locks import keeps_range
+from .races.verdicts import Races
 from .specify.expressions import Expression, Number, arrays_in, doubtful_divisor, names_in
 from .specify.names import mistaken, nearest
 from .specify.remarks import fixed

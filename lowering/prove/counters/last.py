@@ -19,9 +19,9 @@ from .. import claims
 from ..bounds import Bounds
 from ..evaluate.contexts import NotModelled, context
 from ..evaluate.values import Condition, Integer, Pointer
-from ..locks import is_barrier, number_of
 from ..order.barriers import has_several_blocks, is_divided
 from ..preparation import Access
+from ..races.locks import is_barrier, number_of
 from ..terms.formulas import TRUE, Formula, either, equal, less, negated
 from ..terms.polynomials import ONE, Polynomial, TooLarge
 from ..world import Level

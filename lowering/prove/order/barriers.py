@@ -9,8 +9,8 @@ from xdsl.ir import Operation
 
 from ...tt.dialect.functions import FuncOp, called_functions
 from ...tt.dialect.hints import OLD_SPELLING
-from ..locks import is_barrier
 from ..preparation import PreparedFunction
+from ..races.locks import is_barrier
 
 _APART = ("tt.descriptor_", "tt.experimental_descriptor_", "ttng.")
 """Operations that other units than the program's threads carry out, for which these do not wait at a barrier."""

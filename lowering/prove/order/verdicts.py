@@ -23,10 +23,10 @@ from ..bounds import Bounds
 from ..evaluate.contexts import NotModelled
 from ..evaluate.undefined import Undefined
 from ..found import SHOWN, Found, joined, shown, worse
-from ..locks import is_barrier
 from ..preparation import Access
 from ..proof import NEVER, ORDER, PROVEN, REFUTED, UNKNOWN
-from ..races import MAX_PAIRS, Races
+from ..races.locks import is_barrier
+from ..races.verdicts import MAX_PAIRS, Races
 from ..terms.formulas import Formula
 from ..world import Level
 from .barriers import COUNTED, barriers_of, has_several_blocks, is_divided, loops_as_written

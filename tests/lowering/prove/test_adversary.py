@@ -11,8 +11,9 @@ import pytest
 
 pytest.importorskip("z3")
 
-from joinery.lowering.prove import claims, found, preparation, races, world
+from joinery.lowering.prove import claims, found, preparation, world
 from joinery.lowering.prove.evaluate import contexts, evaluator, loops
+from joinery.lowering.prove.races import verdicts as races
 from joinery.lowering.prove.terms.formulas import FALSE, Formula, at_most, either, less, within
 
 from ...support.proving import (

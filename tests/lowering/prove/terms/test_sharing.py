@@ -17,7 +17,7 @@ from joinery.lowering.prove.found import Found
 from joinery.lowering.prove.initialised.verdicts import Initialised
 from joinery.lowering.prove.overflow import Overflow
 from joinery.lowering.prove.preparation import prepare
-from joinery.lowering.prove.races import Races
+from joinery.lowering.prove.races.verdicts import Races
 from joinery.lowering.prove.specify.expressions import holds, parse_assumption
 from joinery.lowering.prove.specify.specification import Specification
 from joinery.lowering.prove.terms.atoms import PROGRAM, Terms

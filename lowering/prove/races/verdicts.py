@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from . import claims
-from .bounds import Bounds, Live
-from .counters.last import LastProgram, find_counters
-from .evaluate.values import Pointer
-from .found import SHOWN, Found, joined, shown, worse
+from .. import claims
+from ..bounds import Bounds, Live
+from ..counters.last import LastProgram, find_counters
+from ..evaluate.values import Pointer
+from ..found import SHOWN, Found, joined, shown, worse
+from ..preparation import Access
+from ..proof import NEVER, PROVEN, REFUTED, UNDER, UNKNOWN
+from ..world import Level
 from .locks import Lock, find_locks
-from .preparation import Access
-from .proof import NEVER, PROVEN, REFUTED, UNDER, UNKNOWN
-from .world import Level
 
 MAX_PAIRS = 4000
 """Most pairs of accesses to one array that are looked at."""

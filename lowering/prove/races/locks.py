@@ -11,19 +11,19 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from ...promotion.dataclass import dataclass
-from ..tt.analysis.control_flow import terminator
-from ..tt.dialect.arith import INTEGER_PREDICATES
-from ..tt.dialect.attributes import enum_name, property_number
-from ..tt.dialect.hints import BarrierOp
-from ..tt.dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
-from .bounds import Bounds
-from .evaluate.contexts import NotModelled, context
-from .evaluate.values import Condition, Integer, Pointer
-from .preparation import Access
-from .terms.formulas import TRUE
-from .terms.polynomials import TooLarge
-from .world import World
+from ....promotion.dataclass import dataclass
+from ...tt.analysis.control_flow import terminator
+from ...tt.dialect.arith import INTEGER_PREDICATES
+from ...tt.dialect.attributes import enum_name, property_number
+from ...tt.dialect.hints import BarrierOp
+from ...tt.dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
+from ..bounds import Bounds
+from ..evaluate.contexts import NotModelled, context
+from ..evaluate.values import Condition, Integer, Pointer
+from ..preparation import Access
+from ..terms.formulas import TRUE
+from ..terms.polynomials import TooLarge
+from ..world import World
 
 
 @dataclass(frozen=True, slots=True)
