@@ -329,10 +329,17 @@ def has_division(expression: Expression | Assumption) -> bool:
     return any(isinstance(each, Call) and each.operation in _DIVISIONS for each in _parts(expression))
 
 
-def is_sum(expression: Expression) -> bool:
-    """Returns whether an expression is made of numbers and names by sums, differences and products alone."""
-    return all(isinstance(each, Number | Name) or (isinstance(each, Call) and each.operation in ("+", "-", "*"))
-               for each in _parts(expression))  # fmt: skip
+def is_always_a_number(expression: Expression) -> bool:
+    """Returns whether an expression is made of numbers and names, and divides by numbers above 0 alone."""
+    return not any(
+        isinstance(each, Elements)
+        or (isinstance(each, Call) and each.operation in _DIVISIONS and not _is_positive_number(each.right))
+        for each in _parts(expression)
+    )
+
+
+def _is_positive_number(expression: Expression) -> bool:
+    return isinstance(expression, Number) and expression.value > 0
 
 
 def _parts(expression: Expression | Assumption) -> Iterator[Expression | Assumption]:
@@ -399,6 +406,6 @@ def holds(assumption: Assumption, values: Mapping[str, int]) -> bool:
 
 __all__ = [
     "Assumption", "AtLaunch", "Call", "Comparison", "Declared", "Elements", "Expression", "Joined", "Name", "Number",
-    "Ordered", "Points", "arrays_in", "doubtful_divisor", "evaluate", "has_division", "holds", "is_sum", "names_in",
+    "Ordered", "Points", "arrays_in", "doubtful_divisor", "evaluate", "has_division", "holds", "is_always_a_number", "names_in",
     "parse_assumption", "parse_size",
 ]  # fmt: skip

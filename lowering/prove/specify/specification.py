@@ -21,7 +21,7 @@ from .expressions import (
     arrays_in,
     evaluate,
     holds,
-    is_sum,
+    is_always_a_number,
     names_in,
     parse_assumption,
     parse_size,
@@ -167,14 +167,14 @@ class ParsedSpecification:
         return found
 
     def equations(self, numbers: Collection[str]) -> dict[str, Expression]:
-        """Returns what names are by the assumptions: a sum of products of other ones. numbers: names of parameters.
+        """Returns what names are by the assumptions: what is made of other ones. numbers: names of parameters.
 
         Of two names that are equal it is said of the one that is no parameter, whose range is not known.
         """
         found: dict[str, Expression] = {}
         for left, relation, right in self._comparisons():
             for one, two in ((left, right), (right, left)):
-                if relation != "==" or not isinstance(one, Name) or not is_sum(two) or one.name in names_in(two):
+                if relation != "==" or not isinstance(one, Name) or not is_always_a_number(two) or one.name in names_in(two):
                     continue
                 if not isinstance(two, Name) or two.name in numbers or one.name not in numbers:
                     found.setdefault(one.name, two)

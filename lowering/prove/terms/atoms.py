@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import field
+from math import gcd
 
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import InternalError
@@ -87,6 +88,10 @@ class Terms:
         """Atoms that counters held, or that scans made."""
         self.is_proven: Callable[[Formula], bool] = lambda formula: False
         self._ranges: dict[Monomial, Range] = {}
+        self.divisions: dict[int, tuple[Polynomial, Polynomial, Polynomial]] = {}
+        """Quotients and remainders by a size: the number that is divided, the divisor and the remainder."""
+        self._divided: dict[int | None, tuple[Polynomial, int]] = {}
+        """Atoms that are quotients by numbers: of what, and by which."""
 
     def atom(
         self, key: Hashable, name: str, low: int | None = None, high: int | None = None,
@@ -276,6 +281,19 @@ class Terms:
             whole, value = value.split(number)
             if self.fits(value, 0, number - 1):
                 return whole, value
+            common = gcd(value.divisor, number)
+            if common > 1:  # (2 n + 1023) // 1024 is (n + 511) // 512: one number has one atom
+                least_part = value.constant_part % common
+                quotient, rest = self.floor_parts((value - least_part).split(common)[0], constant(number // common))
+                return whole + quotient, rest * common + least_part
+            inner = self._divided.get(_only_atom(value))
+            if inner is not None:  # (n // 2 + 255) // 256 is (n + 510) // 512
+                quotient, _ = self.floor_parts(inner[0] + value.constant_part * inner[1], constant(number * inner[1]))
+                rest = self.atom(
+                    ("rest", value, divisor), f"({self.text(value)} % {number})", 0, number - 1, self.depends(value),
+                    lambda made: [equal(value, quotient * number + made)],
+                )  # fmt: skip
+                return whole + quotient, rest
         low, high = self.range(value)
         least, most = self.range(divisor)
         ends = [None if end is None else end // (least or 1) if number is not None else end for end in (low, high)]
@@ -301,9 +319,13 @@ class Terms:
             return found
 
         quotient = self.atom(("quotient", value, divisor), name, ends[0], ends[1], depends, facts)
+        if number is not None:
+            self._divided[next(iter(quotient.atoms))] = value, number
         rest = self.atom(("rest", value, divisor), "")
         # The remainder alone needs the definition, too.
         self.atoms[next(iter(rest.atoms))].facts = self.atoms[next(iter(quotient.atoms))].facts
+        if number is None:
+            self.divisions |= dict.fromkeys([*quotient.atoms, *rest.atoms], (value, divisor, rest))
         return whole + quotient, rest
 
     def truncated_parts(self, value: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
@@ -326,10 +348,14 @@ class Terms:
             greatest = min(number - 1, number - 1 if greatest is None else greatest)
         depends = self.depends(value, divisor)
         names = self.text(value), self.text(divisor)
+        lowest = None if most is None else -most
+        has_sign = self.is_non_negative(value) and self.is_non_negative(divisor)
+        if has_sign:  # a divisor of 0 leaves 0, and the value as rest
+            lowest = least = 0
 
         def facts(quotient: Polynomial) -> Sequence[Formula]:
             rest = self.atom(
-                ("truncated rest", value, divisor), f"rem({names[0]}, {names[1]})",
+                ("truncated rest", value, divisor, has_sign), f"rem({names[0]}, {names[1]})",
                 least, greatest, depends,
             )  # fmt: skip
             above, below = at_least(value, 0), at_most(value, 0)
@@ -345,12 +371,11 @@ class Terms:
                 implies(equal(divisor, 0), both(equal(quotient, 0), equal(rest, value))),
             ]
 
-        key = ("truncated quotient", value, divisor)
-        quotient = self.atom(
-            key, f"div({names[0]}, {names[1]})", None if most is None else -most, most, depends, facts
-        )
-        rest = self.atom(("truncated rest", value, divisor), "")
+        key = ("truncated quotient", value, divisor, has_sign)
+        quotient = self.atom(key, f"div({names[0]}, {names[1]})", lowest, most, depends, facts)
+        rest = self.atom(("truncated rest", value, divisor, has_sign), "")
         self.atoms[next(iter(rest.atoms))].facts = self.atoms[next(iter(quotient.atoms))].facts
+        self.divisions |= dict.fromkeys([*quotient.atoms, *rest.atoms], (value, divisor, rest))
         return quotient, rest
 
     def chosen(self, condition: Formula, yes: Polynomial, no: Polynomial) -> Polynomial:
@@ -368,24 +393,32 @@ class Terms:
 
     def smaller(self, left: Polynomial, right: Polynomial) -> Polynomial:
         """Returns the minimum."""
-        if left == right:
-            return left
-        one, two = self.range(left), self.range(right)
-        if one[1] is not None and two[0] is not None and one[1] <= two[0]:
-            return left
-        if two[1] is not None and one[0] is not None and two[1] <= one[0]:
-            return right
-        left, right = sorted((left, right), key=lambda each: each.terms)
-        low = None if one[0] is None or two[0] is None else min(one[0], two[0])
-        high = one[1] if two[1] is None else two[1] if one[1] is None else min(one[1], two[1])
-        return self.atom(
-            ("smaller", left, right), f"min({self.text(left)}, {self.text(right)})", low, high, self.depends(left, right),
-            lambda made: (at_most(made, left), at_most(made, right), either(equal(made, left), equal(made, right))),
-        )  # fmt: skip
+        return self._extreme(left, right, True)
 
     def larger(self, left: Polynomial, right: Polynomial) -> Polynomial:
         """Returns the maximum."""
-        return -self.smaller(-left, -right)
+        return self._extreme(left, right, False)
+
+    def _extreme(self, left: Polynomial, right: Polynomial, is_least: bool) -> Polynomial:
+        if left == right:
+            return left
+        (one, two), (three, four) = self.range(left), self.range(right)
+        if two is not None and three is not None and two <= three:
+            return left if is_least else right
+        if four is not None and one is not None and four <= one:
+            return right if is_least else left
+        for end, other in ((left, right), (right, left)):
+            if end.number is not None and other.constant_part:  # max(n - 2, 0) is max(n, 2) - 2: one number has one atom
+                shift = other.constant_part
+                return self._extreme(other - shift, end - shift, is_least) + shift
+        left, right = sorted((left, right), key=lambda each: each.terms)
+        ends = (_least(one, three), _smaller(two, four)) if is_least else (_larger(one, three), _most(two, four))
+        relation = at_most if is_least else at_least
+        return self.atom(
+            ("smaller" if is_least else "larger", left, right),
+            f"{'min' if is_least else 'max'}({self.text(left)}, {self.text(right)})", *ends, self.depends(left, right),
+            lambda made: (relation(made, left), relation(made, right), either(equal(made, left), equal(made, right))),
+        )  # fmt: skip
 
     def unsigned(self, value: Polynomial, width: int) -> Polynomial:
         """Returns the number that the bits of a signed one are when they are read as unsigned."""
@@ -430,6 +463,12 @@ def _said(counted: Counted) -> tuple[Formula, ...]:
     return (counted.live, *[equal(each, 0) for each in numbers])
 
 
+def _only_atom(polynomial: Polynomial) -> int | None:
+    """Returns the atom of a sum of one atom and a number; None for others."""
+    others = [(monomial, factor) for monomial, factor in polynomial if monomial]
+    return others[0][0][0] if len(others) == 1 and others[0][1] == 1 and len(others[0][0]) == 1 else None
+
+
 def _shortened(name: str) -> str:
     """Returns a name that is no longer than what people read: names are made of names, twice as long with each operation."""
     return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 3]}..."
@@ -446,6 +485,18 @@ def _product(one: Range, two: Range) -> Range:
 
 def _least(one: int | None, two: int | None) -> int | None:
     return None if one is None or two is None else min(one, two)
+
+
+def _smaller(one: int | None, two: int | None) -> int | None:
+    """Returns the smaller one of the ends that are known."""
+    known = [each for each in (one, two) if each is not None]
+    return min(known) if known else None
+
+
+def _larger(one: int | None, two: int | None) -> int | None:
+    """Returns the larger one of the ends that are known."""
+    known = [each for each in (one, two) if each is not None]
+    return max(known) if known else None
 
 
 def _most(one: int | None, two: int | None) -> int | None:

@@ -75,15 +75,17 @@ class Meaning:
                 return self.polynomial(value) // self.polynomial(divisor)
             case ("rest", value, divisor):
                 return self.polynomial(value) % self.polynomial(divisor)
-            case ("truncated quotient", value, divisor):
+            case ("truncated quotient", value, divisor, _):
                 return _quotient(self.polynomial(value), self.polynomial(divisor))
-            case ("truncated rest", value, divisor):
+            case ("truncated rest", value, divisor, _):
                 x, d = self.polynomial(value), self.polynomial(divisor)
                 return x - d * _quotient(x, d)
             case ("chosen", condition, yes, no):
                 return np.where(self.holds(condition), self.polynomial(yes), self.polynomial(no))
             case ("smaller", left, right):
                 return np.minimum(self.polynomial(left), self.polynomial(right))
+            case ("larger", left, right):
+                return np.maximum(self.polynomial(left), self.polynomial(right))
             case ("power", exponent):
                 return np.int64(1) << np.int64(1) * self.polynomial(exponent)
             case ("wrapped", value, width):
