@@ -258,6 +258,11 @@ def polynomials_of(formulas: Iterable[Formula]) -> Iterator[Polynomial]:
                 yield from polynomials_of((part,))
 
 
+def is_linear(formula: Formula) -> bool:
+    """Returns whether there is no product of atoms in a formula."""
+    return all(each.is_linear for each in polynomials_of((formula,)))
+
+
 def flags_of(formulas: Iterable[Formula]) -> Iterator[int]:
     """Yields the numbers of the flags in formulas."""
     for formula in formulas:

@@ -114,6 +114,53 @@ class Limits:
         return end is not None and abs(end) <= _MAX_END and not (number == 0 and end in (0, 1))  # signs say these already
 
 
+class Multiples:
+    """What a number that an integer is beside says of its product with another one.
+
+    L >= 7 and s >= 0 give s·L >= 7·s, which is linear. Of all numbers that L could be these are said of what a solver found.
+
+    Attributes:
+        monomials: the products in it.
+    """
+
+    __slots__ = ("factor", "monomials", "other", "product", "times")
+
+    def __init__(self, factor: Polynomial, other: Polynomial, times: int) -> None:
+        """Starts with the two. times: the number that `other` is compared with."""
+        self.factor, self.other, self.product, self.times = factor, other, factor * other, times
+        self.monomials = _products(self.product) | _products(other) | _products(factor)
+
+    def wrong(self, values: Values) -> list[int]:
+        """Returns which of the lemmas numbers contradict."""
+        one, two, product = _value(self.factor, values), _value(self.other, values), _value(self.product, values)
+        difference = product - one * self.times
+        found = []
+        for number in self.numbers():
+            is_negative, is_below = number // 2, number % 2
+            holds = (one <= 0 if is_negative else one >= 0) and (two <= self.times if is_below else two >= self.times)
+            if holds and (difference > 0 if is_negative != is_below else difference < 0):
+                found.append(number)
+        return found
+
+    def lemma(self, number: int) -> Formula:
+        """Returns one of the lemmas."""
+        is_negative, is_below = number // 2, number % 2
+        sign = at_most(self.factor, 0) if is_negative else at_least(self.factor, 0)
+        side = at_most(self.other, self.times) if is_below else at_least(self.other, self.times)
+        relation = at_most if is_negative != is_below else at_least
+        return implies(both(sign, side), relation(self.product, self.factor * self.times))
+
+    def numbers(self) -> Iterable[int]:
+        """Returns the numbers of the lemmas."""
+        return range(4)
+
+
+def multiples(pair: Signs, values: Values) -> Multiples | None:
+    """Returns what is to be said of a pair whose product is not what numbers say; None if it is, or they are too large."""
+    one, two, product = _value(pair.factor, values), _value(pair.other, values), _value(pair.product, values)
+    return None if product == one * two or abs(two) > _MAX_FACTOR else Multiples(pair.factor, pair.other, two)
+
+
 class FewValues:
     """What a product is for each value of a factor that has few.
 
@@ -147,7 +194,7 @@ class FewValues:
         return range(self.ends[1] - self.ends[0] + 1)
 
 
-Lemma = Signs | Limits | FewValues
+Lemma = Signs | Limits | Multiples | FewValues
 
 
 def few_values(terms: Terms, monomial: Monomial) -> FewValues | None:
@@ -220,7 +267,7 @@ def products_in(polynomials: Iterable[Polynomial]) -> list[tuple[Polynomial, Pol
         own, numbers = list(multiplied.get(atom, ())), factors.get(atom, set())
         for number in sorted(each for each in numbers if 1 < abs(each) < _MAX_FACTOR)[:_MAX_NUMBERS]:
             for other in own[:_MAX_NUMBERS]:
-                found[atom, _reduced(other - abs(number))] = None
+                found[atom, _reduced(_positive(other) - abs(number))] = None
     return [(variable(atom), group) for atom, group in found]
 
 
@@ -230,11 +277,16 @@ def _undivided(polynomial: Polynomial) -> Polynomial:
     return polynomial.split(divisor)[0] if divisor > 1 else polynomial
 
 
+def _positive(group: Polynomial) -> Polynomial:
+    return group if group.terms[-1][1] > 0 else -group
+
+
 def _reduced(group: Polynomial) -> Polynomial:
     """Returns a polynomial without the common divisor of its coefficients, and with a positive last one."""
     whole, rest = group.split(group.divisor)
     reduced = group if rest.terms else whole
-    return reduced if reduced.terms[-1][1] > 0 else -reduced
+    return _positive(reduced)
 
 
-__all__ = ["MAX_PAIRS", "FewValues", "Lemma", "Limits", "Signs", "Values", "few_values", "products_in"]
+__all__ = ["MAX_PAIRS", "FewValues", "Lemma", "Limits", "Multiples", "Signs", "Values", "few_values",
+    "multiples", "products_in"]

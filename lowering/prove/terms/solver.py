@@ -23,9 +23,21 @@ from .formulas import (
     both,
     equal,
     flags_of,
+    is_linear,
     polynomials_of,
 )
-from .lemmas import MAX_PAIRS, FewValues, Lemma, Limits, Signs, few_values, products_in
+from .lemmas import (
+    MAX_PAIRS,
+    FewValues,
+    Lemma,
+    Limits,
+    Multiples,
+    Signs,
+    Values,
+    few_values,
+    multiples,
+    products_in,
+)
 from .limits import limits
 from .orders import MAX_ELEMENTS, orders
 from .polynomials import Monomial, Polynomial, TooLarge
@@ -43,6 +55,9 @@ _MAX_BITS = 8192
 """Most bits of a number in a question: Python writes no longer ones than 4300 digits."""
 _MAX_LEMMAS = 60
 """Most lemmas that are added at once."""
+_FEW_LEMMAS = 48
+_MAX_ROUNDS, _MAX_MULTIPLES = 2, 20
+"""How often more is said of products that are not those of the numbers that z3 found, and of how many at once."""
 _MAX_EARLY_STEPS, _FEW_STEPS = 50_000, 400_000
 """Most steps until all lemmas are said: with few of them z3 may search without end where all of them leave nothing to find. So
 few steps as guesses have for a question are all for that: what is not decided then is asked anew."""
@@ -94,6 +109,7 @@ class Solver:
         self._texts: dict[Formula, str] = {}
         self._signs: dict[tuple[Polynomial, Polynomial], Signs] = {}
         self._limited: dict[tuple[Polynomial, Polynomial, Range], Limits] = {}
+        self._beside: dict[tuple[Polynomial, Polynomial, int], Multiples] = {}
         self._few: dict[Monomial, FewValues | None] = {}
         self._lemmas: dict[tuple[Lemma, int], str] = {}
         self._ranges: dict[Monomial, str] = {}
@@ -101,12 +117,17 @@ class Solver:
         self.asked = 0
         self.steps = 0
 
-    def is_impossible(self, *formulas: Formula, bounded: bool = False) -> bool:
+    def is_impossible(
+        self, *formulas: Formula, bounded: bool = False, whole: frozenset[int] | None = None, share: int = 1
+    ) -> bool:  # fmt: skip
         """Returns whether the formulas are shown not to hold together.
 
         bounded: with what limits of single numbers say of their products, which is for sums that wrap beyond a number.
         Elsewhere it would make sizes that are fixed as good as those that are not, and guesses would prefer them.
         """
+        if whole is not None or share > 1:
+            parts = list(dict.fromkeys(_flattened(formulas)))
+            return FALSE in parts or self._ask(parts, bounded=bounded, whole=whole, share=share).verdict == "unsat"
         return self.check(formulas, bounded).verdict == "unsat"
 
     def model(self, formulas: Sequence[Formula], share: int = 1) -> dict[int, int] | None:
@@ -153,11 +174,14 @@ class Solver:
                 return _SAT
         return None
 
-    def _ask(self, formulas: list[Formula], exact: bool = False, share: int = 1, bounded: bool = False) -> Answer:
+    def _ask(
+        self, formulas: list[Formula], exact: bool = False, share: int = 1, bounded: bool = False,
+        whole: frozenset[int] | None = None,
+    ) -> Answer:  # fmt: skip
         if self.budget.is_spent:
             return _UNKNOWN
         self._is_cut = False
-        atoms = sorted(self._with_facts(formulas))
+        atoms = sorted(self._with_facts(formulas, whole))
         polynomials = list(dict.fromkeys(polynomials_of(formulas)))
         products = {monomial for each in polynomials for monomial, _ in each if len(monomial) > 1}
         if self._context is None:  # making one takes longer than most questions, and many a guess asks none
@@ -206,10 +230,14 @@ class Solver:
             ranges = self._products(context, its)
             return [*[self._lemma(lemma, number) for lemma, number in new], *ranges]
 
+        left = _MAX_ROUNDS if question.limit >= _FEW_STEPS and len(lemmas) <= _FEW_LEMMAS else 0
         while verdict == "sat" and lemmas:
             values = dict.fromkeys([(atom,) for atom in atoms], 0) | question.values()
             found = [(each, number) for each in lemmas for number in each.wrong(values)]
             wrong = [each for each in found if each not in said][:_MAX_LEMMAS]
+            if not wrong and left and question.steps <= early:
+                left -= 1
+                wrong = self._multiples(lemmas, values)
             if not wrong:
                 return verdict
             verdict = question.ask(texts(wrong), early)
@@ -217,6 +245,16 @@ class Solver:
             rest = [(each, number) for each in lemmas for number in each.numbers() if (each, number) not in said]
             verdict = question.ask_anew(texts(rest))
         return verdict
+
+    def _multiples(self, lemmas: Sequence[Lemma], values: Values) -> list[tuple[Lemma, int]]:
+        """Returns what is to be said of products that are not those of the numbers that z3 found."""
+        found: list[tuple[Lemma, int]] = []
+        for pair in lemmas:
+            made = multiples(pair, values) if isinstance(pair, Signs) else None
+            if made is not None and len(found) < _MAX_MULTIPLES:
+                made = self._beside.setdefault((made.factor, made.other, made.times), made)
+                found += [(made, number) for number in made.wrong(values)]
+        return found
 
     def _products(self, context: Context, products: set[Monomial]) -> list[str]:
         """Declares products, and returns what their ranges say."""
@@ -272,7 +310,7 @@ class Solver:
             found = self._ranges[monomial] = "true" if not parts else f"(and {' '.join(parts)})"
         return found
 
-    def _with_facts(self, formulas: list[Formula]) -> set[int]:
+    def _with_facts(self, formulas: list[Formula], whole: frozenset[int] | None = None) -> set[int]:
         """Adds the facts of all atoms and flags, and the orders of elements, to the formulas, and returns the atoms."""
         seen: set[int] = set()
         flags: set[int] = set()
@@ -288,7 +326,11 @@ class Solver:
                 for atom in polynomial.atoms:
                     if atom not in seen:
                         seen.add(atom)
-                        formulas += self._terms.atoms[atom].facts
+                        facts = self._terms.atoms[atom].facts
+                        if whole is None or atom in whole:
+                            formulas += facts
+                        else:
+                            formulas += [fact for fact in facts if is_linear(fact)]
             at += 1
             if at == len(formulas):  # what an order says of two elements may be about more atoms, with facts of their own
                 loaded = {atom: elements[atom] for atom in seen & elements.keys()}
