@@ -36,6 +36,7 @@ from ..tt.transforms.pipeline import Pipeline, copy_function
 from .evaluate.elements import has_size
 from .evaluate.undefined import Undefined
 from .initialised.sources import leaves_undefined
+from .sorted_lines import expand_sorted_lines
 
 _INLINED = "inline"
 _EXPANDED = "drop-claims,expand-control,expand-arithmetic,expand-maps,expand-descriptors"
@@ -183,6 +184,7 @@ def prepare(function: FuncOp) -> PreparedFunction:
     _locate(function, copy)
     parameters = _parameters(function)
     Pipeline.parse(_INLINED).run(copy)
+    expand_sorted_lines(copy)
     maps = _tensor_maps(copy)  # of called functions, too
     doubtful = _doubtful(copy)
     Pipeline.parse(_EXPANDED).run(copy)
