@@ -13,7 +13,7 @@ from .evaluate.contexts import NotModelled, iteration
 from .evaluate.values import Pointer, Unknown
 from .preparation import Access
 from .terms.formulas import FALSE, TRUE, Formula, at_least, at_most, both, either, equal, less, negated
-from .terms.polynomials import constant
+from .terms.polynomials import Polynomial, constant
 from .world import Level, World, others
 
 _MAX_DEPTH = 60
@@ -97,9 +97,9 @@ def located(world: World, access: Access, level: Level) -> tuple[Formula, Pointe
     return terms.live, pointer, negated(fault)
 
 
-def _overlap(one: Pointer, size: int, two: Pointer, other: int) -> Formula:
+def overlap(one: Polynomial, size: int, two: Polynomial, other: int) -> Formula:
     """Returns that two accesses inside one array have bytes in common. Offsets are multiples of the sizes."""
-    difference = one.offset - two.offset
+    difference = one - two
     return equal(difference, 0) if size == other else both(less(difference, other), less(-difference, size))
 
 
@@ -114,8 +114,7 @@ def programs_meet(world: World, one: Access, two: Access, level: Level) -> list[
         return [FALSE]  # there is one program
     live, first, inside = located(world, one, level)
     other_live, second, other_inside = located(world, two, level)
-    pointer = Pointer(second.base, renaming.polynomial(second.offset))
-    meeting = _overlap(first, one.size, pointer, two.size)
+    meeting = overlap(first.offset, one.size, renaming.polynomial(second.offset), two.size)
     return [
         live, renaming.formula(other_live), apart, meeting, inside, renaming.formula(other_inside),
     ]  # fmt: skip
@@ -136,8 +135,7 @@ def lanes_meet_later(
     run = world.run(level)
     live, first, inside = located(world, one, level)
     other_live, second, other_inside = located(world, two, level)
-    pointer = Pointer(second.base, renaming.polynomial(second.offset))
-    meeting = _overlap(first, one.size, pointer, two.size)
+    meeting = overlap(first.offset, one.size, renaming.polynomial(second.offset), two.size)
     found = [live, renaming.formula(other_live), meeting, inside, renaming.formula(other_inside)]
     if carried is not None:
         number = iteration(run, carried)
@@ -147,10 +145,12 @@ def lanes_meet_later(
     return found
 
 
-def lanes_meet(world: World, access: Access, level: Level) -> list[Formula]:
+def lanes_meet(world: World, access: Access, level: Level, with_extents: bool = True) -> list[Formula]:
     """Returns that two lanes of a store have one address and not surely one value.
 
-    level: conditions under which it is inside its array, and others perhaps.
+    Args:
+        level: conditions under which it is inside its array, and others perhaps.
+        with_extents: whether that is said, too.
     """
     live, pointer, inside = located(world, access, level)
     renaming = world.other_lane
@@ -158,7 +158,8 @@ def lanes_meet(world: World, access: Access, level: Level) -> list[Formula]:
     axes = axes_of(access.stored) if access.stored is not None else frozenset(range(len(access.shape)))
     return [
         live, renaming.formula(live), either(*[apart[axis] for axis in sorted(axes)]),
-        equal(pointer.offset - renaming.polynomial(pointer.offset), 0), inside, renaming.formula(inside),
+        equal(pointer.offset - renaming.polynomial(pointer.offset), 0),
+        *([inside, renaming.formula(inside)] if with_extents else ()),
     ]  # fmt: skip
 
 
@@ -191,5 +192,6 @@ __all__ = [
     "located",
     "misaligned",
     "outside",
+    "overlap",
     "programs_meet",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from xdsl.ir import Operation
@@ -115,15 +115,17 @@ class World:
             formula = self.assumption(assumption)
             self.base += [] if formula == TRUE else [formula]
         self.extents: dict[int, Polynomial] = {}
+        self._of_extents: list[Formula] = []
         self.specified: dict[int, Polynomial] = {}
         for name, expression in specification.extents.items():
             extent = self.size(expression)
             size = prepared.parameters[prepared.arrays[name]].element_size
-            self.base += [at_least(extent, 0), at_most(extent, MAX_BYTES // size)]
+            self._of_extents += [at_least(extent, 0), at_most(extent, MAX_BYTES // size)]
             self.extents[prepared.arrays[name]] = extent
             self.specified[prepared.arrays[name]] = extent
             if extent.number is None:
                 self.promises.append(f"{specification.texts[name]} >= 0, as {name} has so many elements")
+        self.base += self._of_extents
         self._describe_tensors()
         self.starts = {prepared.arrays[name]: self._start(name, size) for name, size in specification.starts().items()}
         x, y, z = [self.size(axis) for axis in specification.grid]
@@ -434,9 +436,13 @@ class World:
             found = self._others[loops] = Renaming(self.terms, LANE, *loops)
         return found
 
-    def is_impossible(self, level: Level, *formulas: Formula, bounded: bool = False) -> bool:
-        """Returns whether formulas are shown not to hold together where the conditions hold. bounded: as the solver's."""
-        return self.solver.is_impossible(*self.run(level).base, *formulas, bounded=bounded)
+    def is_impossible(self, level: Level, *formulas: Formula, bounded: bool = False, share: int = 1) -> bool:
+        """Returns whether formulas are shown not to hold together where conditions hold. bounded, share: as the solver's."""
+        return self.solver.is_impossible(*self.run(level).base, *formulas, bounded=bounded, share=share)
+
+    def without_extents(self, formulas: Iterable[Formula]) -> list[Formula]:
+        """Returns formulas without those which say that extents of arrays are numbers of elements."""
+        return [each for each in formulas if each not in self._of_extents]
 
     def access_terms(self, access: Access, level: Level = ALWAYS) -> AccessTerms:
         """Returns an access as terms. Raises `NotModelled`."""

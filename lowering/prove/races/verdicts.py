@@ -18,6 +18,7 @@ from ..preparation import Access
 from ..proof import NEVER, PROVEN, REFUTED, UNDER, UNKNOWN
 from ..world import Level
 from .locks import Lock, find_locks
+from .steps import are_one_program, is_one_lane
 
 MAX_PAIRS = 4000
 """Most pairs of accesses to one array that are looked at."""
@@ -166,6 +167,8 @@ class Races:
         def holds(level: Level) -> bool:
             apart = [counter.apart(one, two, level) for counter in self._counters]
             unordered = [each for each in apart if each is not None]
+            if are_one_program(world, one, two, level):
+                return True
             return world.is_impossible(level, *claims.programs_meet(world, one, two, level), *unordered)
 
         result = bounds.climb(pointer.base, holds, self._live(one, two), self._level(one, two))
@@ -189,7 +192,9 @@ class Races:
         assert isinstance(pointer, Pointer)
         result = bounds.climb(
             pointer.base,
-            lambda level: world.is_impossible(level, *claims.lanes_meet(world, access, level)),
+            lambda level: (
+                is_one_lane(world, access, level) or world.is_impossible(level, *claims.lanes_meet(world, access, level))
+            ),
             self._live(access),
             self._level(access),
         )

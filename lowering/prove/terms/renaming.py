@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from .atoms import Terms
 from .counts import Counted, Prefix, Slot
@@ -19,10 +19,16 @@ class Renaming:
     terms is said of any other by their copies.
     """
 
-    def __init__(self, terms: Terms, *of: Hashable) -> None:
-        """Starts with nothing copied. of: PROGRAM, or LANE, or that and loops whose iteration is another one, too."""
+    def __init__(self, terms: Terms, *of: Hashable, same: Iterable[int] = ()) -> None:
+        """Starts with nothing copied.
+
+        Args:
+            of: PROGRAM, or LANE, or that and loops whose iteration is another one, too.
+            same: atoms that are one number in both runs. Their facts about the other run are not said by the copies.
+        """
         self._terms = terms
         self._of = frozenset(of)
+        self._same = frozenset(same)
         self._values: dict[int, Polynomial] = {}
         self._formulas: dict[Formula, Formula] = {}
 
@@ -41,11 +47,11 @@ class Renaming:
         value = self._values.get(number)
         if value is None:
             own = self._terms.atoms[number]
-            if self._of.isdisjoint(own.depends):
+            if self._of.isdisjoint(own.depends) or number in self._same:
                 value = Polynomial([((number,), 1)])
             else:
                 value = self._terms.atom(
-                    ("renamed", self._of, number), f"{own.name}'", own.low, own.high, own.depends,
+                    ("renamed", self._of, number, self._same), f"{own.name}'", own.low, own.high, own.depends,
                     lambda made: [self.formula(fact) for fact in self._with(number, made, own.facts)],
                     self._meaning(own.meaning),
                 )  # fmt: skip
@@ -78,7 +84,7 @@ class Renaming:
         depends = terms.flag_depends(number)
         if self._of.isdisjoint(depends):
             return Flag(number)
-        key = ("renamed", self._of, number)
+        key = ("renamed", self._of, number, self._same)
         name = f"{terms.flag_names[number]}'"
         return Flag(terms.flag(key, name, depends, lambda made: [self.formula(fact) for fact in terms.flag_facts(number)]))
 
