@@ -129,45 +129,74 @@ class KernelProver:
         return self._prove(Specification.of(assume, {} if extents is None else extents, grid, taken), properties, limit, cache)
 
     def like(
-        self, grid: int | Sequence[int], *args: Any, properties: Sequence[str] = DEFAULT_PROPERTIES,
-        limit: int = DEFAULT_LIMIT, cache: CacheOption = False,
+        self, grid: int | Sequence[int], *args: Any, before: Sequence[Launch] = (),
+        properties: Sequence[str] = DEFAULT_PROPERTIES, limit: int = DEFAULT_LIMIT, cache: CacheOption = False,
     ) -> Proof:  # fmt: skip
-        """Prove properties for a specification that is guessed from one launch.
+        """Prove properties for a specification that is guessed from one launch, or from several.
 
         The guess is the simplest one with the sizes of the launch that proves the most; the proof prints it, as a call of
-        `prove` to edit. Launches in which different sizes have different values are guessed best.
+        `prove` to edit. Launches in which different sizes have different values are guessed best, and of several launches what
+        holds in one of them by chance is not taken for what is meant.
 
         Args:
             grid, args: those of `interpret`. Nothing is run but what refutes a property.
-            properties, limit, cache: those of `prove`; the guess is kept, too.
+            before: other launches, as `launch` returns them, which the guess is to describe, too.
+            properties, limit, cache: those of `prove`; a guess from one launch is kept, too.
         """
         store = cache_of(cache)
-        specification, launch = self._guessed(grid, args, store)
+        specification, launch = self._guessed(grid, args, store, before)
         proof = self._prove(specification, properties, limit, store or False)
         prepared = self._expanded()
         own, axes = own_numbers(prepared), prepared.asked_axes
         found = doubts(specification, launch.elements, launch.numbers, launch.contents, own, axes)
         return replace(proof, doubts=found)
 
-    def specification(self, grid: int | Sequence[int], *args: Any) -> Specification:
-        """Return the specification that is guessed from one launch."""
-        return self._guessed(grid, args, None)[0]
+    def specification(self, grid: int | Sequence[int], *args: Any, before: Sequence[Launch] = ()) -> Specification:
+        """Return the specification that is guessed from one launch, or from several. before: as in `like`."""
+        return self._guessed(grid, args, None, before)[0]
 
-    def _guessed(
-        self, grid: int | Sequence[int], args: Sequence[Any], store: CompileCache | None
-    ) -> tuple[Specification, Launch]:
-        load_z3()
+    def launch(self, grid: int | Sequence[int], *args: Any) -> Launch:
+        """Return what a specification can say of a launch: its sizes, extents, numbers of programs, and ranges of elements.
+
+        grid, args: those of `interpret`. Nothing is run.
+
+        Raises `UserError` where an array that is written shares memory with another one.
+        """
         arguments = self._arguments(grid, args)
         with default_modes():
-            launch = _launch(self._function, grid_extents(grid), arguments)
+            found = _launch(self._function, grid_extents(grid), arguments)
             self._refuse_shared_memory(arguments)
-            records = None if store is None else self._records(store)
+        return found
+
+    def describes(self, specification: Specification, launch: Launch) -> bool:
+        """Return whether a specification, as that of a proof, is about a launch: what is proven holds in it.
+
+        A launch whose arrays have more elements than the specification says is one of it. Orders of elements and what arrays
+        hold at first are not looked at, so a specification that assumes any describes no launch here, `distinct` aside.
+
+        Raises `UserError` for a specification that cannot be read, or with names that stand for any number.
+        """
+        names = sorted({*specification.parsed().names()} - launch.sizes().keys())
+        if names:
+            raise UserError(
+                f"prove.describes: {', '.join(names)} may be any number, and a launch does not say which; fix: parameters of "
+                f"the kernel, or {', '.join(launch.axes)}"
+            )
+        return _describes(specification, launch)
+
+    def _guessed(
+        self, grid: int | Sequence[int], args: Sequence[Any], store: CompileCache | None, before: Sequence[Launch]
+    ) -> tuple[Specification, Launch]:
+        load_z3()
+        launch = self.launch(grid, *args)
+        with default_modes():
+            records = None if store is None or before else self._records(store)
             known = None if records is None else records.guess(launch, _describes)
             if known is not None:
                 return known, launch
             with own_frames():
-                found = guess(self._expanded(), launch)
-        if not _describes(found, launch):
+                found = guess(self._expanded(), launch, before)
+        if not all(_describes(found, each) for each in (launch, *before)):
             raise InternalError(f"prove.like: the guess does not hold in the launch it was made from:\n{found}")
         if records is not None:
             records.keep_guess(launch, found)
@@ -344,11 +373,11 @@ def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any], w
 
 
 def _describes(specification: Specification, launch: Launch) -> bool:
-    """Returns whether a guess describes the launch that it was made from, so that the proof is about that launch, too."""
+    """Returns whether a specification, of which a launch has all names, describes it, so that a proof is about it, too."""
     parsed = specification.parsed()
-    names = dict(zip(launch.axes, launch.grid, strict=True)) | dict(launch.numbers)
+    names = launch.sizes()
     holds = parsed.holds(names) and tuple(evaluate(axis, names) for axis in parsed.grid) == launch.grid
-    holds &= all(evaluate(extent, names) <= launch.elements[name] for name, extent in parsed.extents.items())
+    holds &= all(evaluate(extent, names) <= launch.elements.get(name, 0) for name, extent in parsed.extents.items())
     for name, (low, high) in parsed.ranges_of_contents(names).items():
         least, most = launch.contents.get(name, (0, 0))
         holds &= (low is None or low <= least) and (high is None or most <= high)

@@ -63,7 +63,7 @@ class Launcher:
         if captures and captures[0].concerns():
             self._capture(captures[0], function, (x, y, z, stream, function, packed, launch), args)
         settings = self._settings
-        is_plain = function is self._loaded and not benchmarking.is_timed()
+        is_plain = function is self._loaded and not benchmarking.is_timed() and not proving.is_on()
         stopped = self._plain.start(launch_pool(settings.threads), (x, y, z), *args) if is_plain else False
         if stopped is not None:
             extents = _extents(function.name, x, y, z)

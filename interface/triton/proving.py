@@ -1,60 +1,142 @@
-"""Proofs of the kernels that a run of tests launches: each once, from its first launch, for all sizes."""
+"""Proofs of the kernels that a run of tests launches: each for all sizes that its launches suggest."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...lowering.tt import types as t
 from ...promotion.arrays import Array
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import JoineryError
 from ..tensor_arguments import TensorDescriptor
 from .memory import EVERYWHERE, bytes_of, flattened, storage_of
 from .slow_launches import wrapped
 
-_proofs: dict[str, str] | None = None
+_SHOWN = ("proven", "proven under", "never executed")
+_MAX_LAUNCHES = 8
+"""Launches from which a specification is guessed anew."""
+
+
+class Proven(NamedTuple):
+    """What was found of a kernel. key: the same for all that is said of one kernel, of which the last counts.
+
+    Attributes:
+        verdicts: in one line.
+        text: the proof.
+        launches: from how many launches its sizes were guessed.
+        others: how many more launches it is not about, or about which that is not known.
+    """
+
+    key: str
+    kernel: str
+    verdicts: str
+    text: str
+    launches: int
+    others: int
+
+
+@dataclass(slots=True)
+class _Kernel:
+    """What is known of a kernel.
+
+    Attributes:
+        specification: what was guessed; None if nothing was proven.
+        count: of how many properties something was shown with it.
+        launches: from which it was guessed.
+        seen: the sizes of launches.
+    """
+
+    specification: Any = None
+    count: int = 0
+    launches: list[Any] = field(default_factory=list)
+    seen: set[Any] = field(default_factory=set)
+    proven: Proven | None = None
+
+
+_kernels: dict[str, _Kernel] | None = None
 """What was found by the kernel's text; None where nothing is proven."""
-_new: list[tuple[str, str, str]] = []
+_new: dict[str, Proven] = {}
 
 
 def start() -> None:
     """Prove kernels from now on. Raises `UnsupportedError` where z3 is missing."""
-    global _proofs
+    global _kernels
     from ...lowering.prove.terms.solver import load_z3
 
     load_z3()
-    _proofs = {}
+    _kernels = {}
 
 
 def is_on() -> bool:
     """Whether kernels are proven."""
-    return _proofs is not None
+    return _kernels is not None
 
 
 def note(loaded: Any, extents: tuple[int, int, int], names: Sequence[str], types: Sequence[Any], args: Sequence[Any]) -> None:
-    """Prove a kernel that has not been launched before. Nothing that is found fails the launch: a guess may be wrong."""
-    if _proofs is None or loaded.text in _proofs:
+    """Prove a kernel that has not been launched before, and again if what was guessed is not about this launch.
+
+    Nothing that is found fails the launch: a guess may be wrong.
+    """
+    if _kernels is None:
         return
-    _proofs[loaded.text] = ""
+    known = _kernels.setdefault(loaded.text, _Kernel())
+    prove = loaded.kernel.prove
     try:
-        kernel = loaded.kernel
         given = flattened(names, types, args)
-        arguments = [_argument(each, *rest) for each, rest in zip(kernel.parameters, _expanded(given), strict=True)]
-        proof = kernel.prove.like(extents, *arguments)
+        arguments = [_argument(each, *rest) for each, rest in zip(loaded.kernel.parameters, _expanded(given), strict=True)]
+        sizes = (extents, *map(_sizes, arguments))
+        is_about_elements = known.specification is not None and any("[:]" in each for each in known.specification.assume)
+        if sizes in known.seen and not is_about_elements:
+            return
+        known.seen.add(sizes)
+        launch = prove.launch(extents, *arguments)
+        if known.specification is not None and prove.describes(known.specification, launch):
+            return
+        if len(known.launches) >= _MAX_LAUNCHES:
+            _say(loaded, known, others=1)
+            return
+        proof = prove.like(extents, *arguments, before=known.launches)
+        known.launches.append(launch)
+        count = sum(proof.verdict(prop) in _SHOWN for prop in proof.properties)
+        if count < known.count:  # launches have no sizes in common of which as much is shown
+            _say(loaded, known, others=1)
+            return
+        known.specification, known.count = proof.specification, count
         verdicts = ", ".join(f"{prop} {proof.verdict(prop)}" for prop in proof.properties)
         verdicts += f"; fixed: {', '.join(proof.fixed)}" if proof.fixed else ""
-        text = str(proof)
+        _say(loaded, known, verdicts, str(proof))
     except JoineryError as error:
-        verdicts, text = "not proven", str(error)
-    _proofs[loaded.text] = text
-    _new.append((loaded.name, verdicts, text))
+        if known.proven is None:
+            _say(loaded, known, "not proven", str(error))
+        else:
+            _say(loaded, known, others=1)
 
 
-def take() -> list[tuple[str, str, str]]:
-    """(kernel, verdicts, proof) of kernels that were proven since this was asked last."""
-    found, _new[:] = list(_new), []
+def _say(loaded: Any, known: _Kernel, verdicts: str = "", text: str = "", others: int = 0) -> None:
+    last = known.proven
+    if verdicts or last is None:
+        key = f"{hashlib.sha256(loaded.text.encode()).hexdigest()} {os.getpid()}"
+        last = Proven(key, loaded.name, verdicts, text, len(known.launches), 0 if last is None else last.others)
+    known.proven = _new[last.key] = last._replace(others=last.others + others)
+
+
+def _sizes(argument: Any) -> Any:
+    """Returns what a launch says of an argument but for what it holds."""
+    if isinstance(argument, TensorDescriptor):
+        return argument.shape, argument.strides
+    return argument.size if isinstance(argument, np.ndarray) else repr(argument)
+
+
+def take() -> list[Proven]:
+    """What was found since this was asked last."""
+    found = list(_new.values())
+    _new.clear()
     return found
 
 

@@ -20,7 +20,7 @@ from .evaluate.values import Pointer
 from .hints import Hints
 from .preparation import Access, PreparedFunction
 from .specify import candidates
-from .specify.expressions import Assumption, names_in, parse_assumption, parse_size
+from .specify.expressions import Assumption, evaluate, holds, names_in, parse_assumption, parse_size
 from .specify.specification import GRID_NAMES, Specification
 from .terms.atoms import Terms
 from .terms.formulas import Formula, at_most, equal, negated, polynomials_of
@@ -64,6 +64,10 @@ class Launch:
     distinct: frozenset[str] = frozenset()
     axes: tuple[str, str, str] = GRID_NAMES
 
+    def sizes(self) -> dict[str, int]:
+        """Returns the integer parameters and the numbers of programs, by what specifications call them."""
+        return {**dict(zip(self.axes, self.grid, strict=True)), **self.numbers}
+
 
 class _RunOfSmallNumbers(Run):
     """A program whose numbers fit: what is guessed with it is proven without."""
@@ -71,23 +75,30 @@ class _RunOfSmallNumbers(Run):
     wraps = False
 
 
-def guess(prepared: PreparedFunction, launch: Launch) -> Specification:
-    """Returns a specification that fits a launch."""
-    return _Guess(prepared, launch).run()
+def guess(prepared: PreparedFunction, launch: Launch, others: Sequence[Launch] = ()) -> Specification:
+    """Returns a specification that fits a launch, and other ones of the same function.
+
+    It is made of what the launch says in which most sizes are different ones, and of one with the number 1 least is said.
+    """
+    first, *rest = sorted((launch, *others), key=lambda each: -len({*each.sizes().values()} - {1}))
+    return _Guess(prepared, first, rest).run()
 
 
 class _Guess:
-    def __init__(self, prepared: PreparedFunction, launch: Launch) -> None:
+    def __init__(self, prepared: PreparedFunction, launch: Launch, others: Sequence[Launch]) -> None:
         self.prepared = prepared
         self.launch = launch
+        self.others = others
         self.blocks = _blocks(prepared)
         self.budget = Budget(_LIMIT, _FOR_A_GRID)
         self.texts: list[str] = []
         self.numbers = _used(prepared, launch.numbers)
+        self.signs = self._true(candidates.signs(self.numbers))
         self.hints = self._make_hints()
         used = prepared.asked_axes
+        several = [any(each.grid[axis] != 1 for each in (launch, *others)) for axis in range(3)]
         self.axes = [
-            self._axis(axis, value) if axis in used or value != 1 else ["1"] for axis, value in enumerate(launch.grid)
+            self._axis(axis, value) if axis in used or several[axis] else ["1"] for axis, value in enumerate(launch.grid)
         ]
         self.products = self.hints.products([axis[0] for axis in self.axes])
 
@@ -98,17 +109,24 @@ class _Guess:
             first = [*[name for name, number in self.numbers.items() if number == value][:1], self.launch.axes[axis]]
         found = dict.fromkeys([*first, *candidates.grids(value, self.numbers, self.blocks, self.launch.axes[axis])])
         meant_twice = self.numbers.keys() & set(GRID_NAMES)  # in a grid, these are refused
-        return [text for text in found if not meant_twice & set(names_in(parse_size(text, "the grid")))]
+        return [
+            text for text in found if not meant_twice & set(names_in(parse_size(text, "the grid")))
+            and all(_value(text, other) == other.grid[axis] for other in self.others)
+        ]  # fmt: skip
+
+    def _true(self, texts: Sequence[str]) -> list[str]:
+        """Returns those assumptions about sizes that hold in all other launches."""
+        return [text for text in texts if all(holds(parse_assumption(text), other.sizes()) for other in self.others)]
 
     def _make_hints(self) -> Hints:
         """Returns what the kernel's masks and addresses say, for a grid of any size."""
-        world = self._world(candidates.signs(self.numbers), {}, self.launch.axes)
+        world = self._world(self.signs, {}, self.launch.axes)
         terms = [world.access_terms(access) for accesses in self._by_array(world).values() for access in accesses]
         return Hints(world, terms, self.numbers)
 
     def run(self) -> Specification:
-        signs = candidates.signs(self.numbers)
-        ones = [f"{name} == 1" for name, number in self.numbers.items() if number == 1][:_MAX_ONES]
+        signs = self.signs
+        ones = self._true([f"{name} == 1" for name, number in self.numbers.items() if number == 1])[:_MAX_ONES]
         left = _TOTAL
         best: tuple[tuple[int, int], Specification] | None = None
         ranked = sorted(itertools.product(*[range(len(axis)) for axis in self.axes]), key=sum)[:_MAX_GRIDS]
@@ -141,7 +159,7 @@ class _Guess:
     ) -> tuple[Specification, int, int, list[str], int]:
         ranges: list[str] = []
         sizes = {
-            name: list(dict.fromkeys([*self._hinted(name, value, grid), *candidates.extents(value, names)]))[:_MAX_CANDIDATES]
+            name: self._extents(name, [*self._hinted(name, value, grid), *candidates.extents(value, names)])[:_MAX_CANDIDATES]
             for name, value in self.launch.elements.items() if self._has_extent(name)
         }  # fmt: skip
         chosen = {name: options[0] for name, options in sizes.items()}
@@ -235,8 +253,16 @@ class _Guess:
     def _orders(self, by_array: Mapping[str, list[Access]]) -> list[str]:
         """Returns that no two elements are equal of arrays of which that is so in the launch, and which are only read."""
         written = {name for name, accesses in by_array.items() if any(access.writes for access in accesses)}
-        names = [name for name in by_array if name in self.launch.distinct and name not in written and self._has_extent(name)]
+        distinct = self.launch.distinct.intersection(*[other.distinct for other in self.others])
+        names = [name for name in by_array if name in distinct and name not in written and self._has_extent(name)]
         return [f"distinct({name}[:])" for name in names]
+
+    def _extents(self, name: str, texts: Sequence[str]) -> list[str]:
+        """Returns those sizes of an array that it has in all other launches, at least, and last the least of its numbers."""
+        others = [other for other in self.others if name in other.elements]
+        fitting = [text for text in texts if all(0 <= _value(text, other) <= other.elements[name] for other in others)]
+        least = min([self.launch.elements[name], *[other.elements[name] for other in others]])
+        return list(dict.fromkeys([*fitting, *([str(least)] if others else ())]))
 
     def _has_extent(self, name: str) -> bool:
         """Returns whether a parameter is an array without a descriptor, whose launches check its extent."""
@@ -293,7 +319,7 @@ class _Guess:
                 assert isinstance(terms.pointer, Pointer)
                 about |= _names(world, [terms.live, at_most(terms.pointer.offset, 0)])
             own = {name: number for name, number in names.items() if name in about}
-            found.update(dict.fromkeys(candidates.assumptions(own, self.blocks, self.products)[-_MAX_POOL:]))
+            found.update(dict.fromkeys(self._true(candidates.assumptions(own, self.blocks, self.products))[-_MAX_POOL:]))
         return list(found)
 
     def _named(self, world: World, pool: Sequence[Assumption]) -> list[tuple[Formula, frozenset[str]]]:
@@ -402,10 +428,16 @@ class _Guess:
             if name in written or name not in self.launch.contents:
                 continue
             low, high = self.launch.contents[name]
+            others = [other for other in self.others if name in other.contents]
+            low = min([low, *[other.contents[name][0] for other in others]])
+            most = max([high, *[other.contents[name][1] for other in others]])
             factors = [text.split(" ")[0] for text in chosen.values()]
             limits = [int(factor) for factor in factors if factor.isdigit()]
             limits += sorted({t.shape_of(each.op.operands[0].type)[property_number(each.op, "axis")] for each in gathers})
-            options = candidates.contents(name, low, high, names, limits)[:_MAX_CANDIDATES]
+            options = [
+                text for text in [*candidates.contents(name, low, high, names, limits), f"{min(low, 0)} <= {name}[:] <= {most}"]
+                if all(_bounds(text, name, other) for other in others)
+            ][:_MAX_CANDIDATES]  # fmt: skip
             best, kept = -1, None
             for option in options:
                 tried = self._world([*signs, *relations, *found, option], chosen, grid)
@@ -416,6 +448,18 @@ class _Guess:
             if kept is not None:
                 found.append(kept)
         return found
+
+
+def _value(text: str, launch: Launch) -> int:
+    """Returns the number that a size is in a launch."""
+    return evaluate(parse_size(text, "size"), launch.sizes())
+
+
+def _bounds(text: str, name: str, launch: Launch) -> bool:
+    """Returns whether what is assumed of the elements of an array holds in a launch."""
+    ranges = Specification((text,), (), ("1", "1", "1")).parsed().ranges_of_contents(launch.sizes())
+    (low, high), (least, most) = ranges[name], launch.contents[name]
+    return (low is None or low <= least) and (high is None or most <= high)
 
 
 def _names(world: World, formulas: Sequence[Formula]) -> frozenset[str]:

@@ -114,7 +114,7 @@ class _Plugin:
         self.mode = mode
         self.results: list[Result] = []
         self.findings: list[Found] = []
-        self.proofs: list[tuple[str, str, str]] = []
+        self.proofs: dict[str, proving.Proven] = {}
         self._outcomes: dict[str, tuple[str, str]] = {}  # by test: reports of several workers come mixed
         self._last: list[Finding] = []
         self._folder = tempfile.mkdtemp(prefix="joinery-")
@@ -208,7 +208,7 @@ class _Plugin:
     def _note(self, test: str, content: dict[str, Any]) -> None:
         outcome, reason = self._outcomes.pop(test, ("not run", ""))
         self.results.append(Result(test, outcome, content["launches"], reason))
-        self.proofs += [(kernel, verdicts, text) for kernel, verdicts, text in content["proofs"]]
+        self.proofs |= {each[0]: proving.Proven(*each) for each in content["proofs"]}
         for part, kernel, text, is_expected, shown in content["findings"]:
             excerpts = [Excerpt(*each) for each in shown]
             self.findings.append(Found(f"{test} {part}".rstrip(), kernel, text, is_expected, excerpts))
@@ -237,11 +237,15 @@ class _Plugin:
         for each in findings[:_SHOWN]:
             write(f"  {each.test}: {each.kernel}: {gist(each.text)}")
         if self.proofs:
-            guessed = "as the first launch of each kernel suggests them; for all sizes where none is said to be fixed"
+            guessed = "as the launches of each kernel suggest them; for all sizes where none is said to be fixed"
             write(f"{counted(len(self.proofs), 'proof', 6)}, {guessed}")
-        for kernel, verdicts, text in self.proofs:
-            write(f"  {kernel}: {verdicts}")
-            for line in text.split("\n"):
+        for proven in self.proofs.values():
+            write(f"  {proven.kernel}: {proven.verdicts}")
+            if proven.launches > 1:
+                write(f"    guessed from {proven.launches} launches with different relations between sizes")
+            if proven.others:
+                write(f"    says nothing of {counted(proven.others, 'launch')} more, which it does not describe")
+            for line in proven.text.split("\n"):
                 write(f"    {line}")
         path = self.config.getoption("--joinery-report")
         if len(findings) > _SHOWN:

@@ -38,6 +38,9 @@ def extents(value: int, numbers: Mapping[str, int]) -> list[str]:
                 if a * b > 1 and factor > 1 and (value % (a * b) == 0 or factor & (factor - 1) == 0):
                     add(factor * a * b, 9 if factor & (factor - 1) else 6, f"{factor} * {one} * {two}")
             if one != two:
+                factor = (value - b) // a
+                if b > 1 and factor > 1 and factor & (factor - 1) == 0 and value == factor * a + b:
+                    add(value, 10, f"{factor} * {one} + {two}")
                 rest = value - (a - 1) * b
                 if 0 < rest < b:
                     add(value, 7, f"({one} - 1) * {two} + {rest}")
