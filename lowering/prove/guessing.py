@@ -159,7 +159,7 @@ class _Guess:
     ) -> tuple[Specification, int, int, list[str], int]:
         ranges: list[str] = []
         sizes = {
-            name: self._extents(name, [*self._hinted(name, value, grid), *candidates.extents(value, names)])[:_MAX_CANDIDATES]
+            name: self._extents(name, names, [*self._hinted(name, value, grid), *candidates.extents(value, names)])
             for name, value in self.launch.elements.items() if self._has_extent(name)
         }  # fmt: skip
         chosen = {name: options[0] for name, options in sizes.items()}
@@ -257,12 +257,15 @@ class _Guess:
         names = [name for name in by_array if name in distinct and name not in written and self._has_extent(name)]
         return [f"distinct({name}[:])" for name in names]
 
-    def _extents(self, name: str, texts: Sequence[str]) -> list[str]:
-        """Returns those sizes of an array that it has in all other launches, at least, and last the least of its numbers."""
-        others = [other for other in self.others if name in other.elements]
-        fitting = [text for text in texts if all(0 <= _value(text, other) <= other.elements[name] for other in others)]
-        least = min([self.launch.elements[name], *[other.elements[name] for other in others]])
-        return list(dict.fromkeys([*fitting, *([str(least)] if others else ())]))
+    def _extents(self, name: str, names: Mapping[str, int], texts: Sequence[str]) -> list[str]:
+        """Returns those sizes of an array, or what other launches say of it, that it has in all launches, at least."""
+        every = [each for each in (self.launch, *self.others) if name in each.elements]
+        for other in every[1:]:
+            sizes = other.sizes()
+            texts = [*texts, *candidates.extents(other.elements[name], {each: sizes[each] for each in names})]
+        if len(every) > 1:
+            texts = [text for text in texts if all(0 <= _value(text, each) <= each.elements[name] for each in every)]
+        return list(dict.fromkeys(texts))[:_MAX_CANDIDATES]
 
     def _has_extent(self, name: str) -> bool:
         """Returns whether a parameter is an array without a descriptor, whose launches check its extent."""
