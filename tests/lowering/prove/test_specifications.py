@@ -518,3 +518,49 @@ def test_the_smallest_limit_is_one() -> None:
     """A share of it is none that the solver takes for no limit."""
     proof = jn.kernel.from_ttir(SUBJECTS["mask_of_too_many"].text, cache=False).prove((), {"x": "n"}, limit=1)
     assert proof.verdict("bounds") == "unknown"
+
+
+_ROWS = """tt.func public @k(%x: !tt.ptr<i32>, %n: i32, %m: i32, %rows: i32) {
+  %p = tt.get_program_id x : i32
+  %q = arith.divsi %p, %rows : i32
+  %r = arith.remsi %p, %rows : i32
+  %o = arith.muli %q, %rows : i32
+  %at = arith.addi %o, %r : i32
+  %a = tt.addptr %x, %at : !tt.ptr<i32>, i32
+  tt.store %a, %p : !tt.ptr<i32>
+  tt.return
+}"""
+"""Stores rows * m elements, by as many programs."""
+
+
+@pytest.mark.parametrize("size", ["(n + 2) // 3", "cdiv(n, 3)", "min(n, 7)", "max(n - 2, 1)", "n % 5 + 1", "2 * (n // 3) + 1"])
+def test_sizes_are_what_equations_say(size: str) -> None:
+    """Of whatever is a number for all sizes; extents may have the size or what it is."""
+    rows = jn.kernel.from_ttir(_ROWS)
+    assume = ["n >= 1", "m >= 1", "n <= 1000", "m <= 1000", f"rows == {size}"]
+    for extent, programs in ((f"({size}) * m", "rows * m"), ("rows * m", f"m * ({size})")):
+        found = rows.prove(assume, {"x": extent}, programs)
+        assert {found.verdict(each) for each in found.properties} == {"proven"}, found
+        short = rows.prove(assume, {"x": f"{extent} - 1"}, programs, ("bounds",))
+        assert short.verdict("bounds") == "refuted", short
+
+
+@pytest.mark.parametrize(
+    "assume", [["rows == n // 3", "n == rows + 1"], ["rows == min(rows, n)", "rows >= n + 1"], ["rows == n % 3", "rows >= 3"]]
+)
+def test_equations_in_a_circle_and_beside_others_stay_assumptions(assume: list[str]) -> None:
+    """The first ones hold for n == 1 alone; the others contradict themselves."""
+    rows = jn.kernel.from_ttir(_ROWS)
+    extents, programs = {"x": "m * n"}, "m"
+    if assume[0] == "rows == n // 3":
+        found = rows.prove([*assume, "m >= 1", "n >= 1"], extents, programs)
+        assert "n == 1" in found.fixed
+        return
+    with pytest.raises(jn.UserError, match="the assumptions contradict each other"):
+        rows.prove([*assume, "m >= 1", "n >= 1"], extents, programs)
+
+
+def test_a_size_that_may_be_no_number_is_not_defined() -> None:
+    """By 0 nothing is divided, and what is true of elements is no size."""
+    with pytest.raises(jn.UserError, match="which may be 0 or less"):
+        jn.kernel.from_ttir(_ROWS).prove(["rows == n // m"], {"x": "n"}, "n")

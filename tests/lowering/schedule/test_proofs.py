@@ -19,6 +19,7 @@ from joinery.lowering.host_stages import HostBackend
 from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.pipeline import tile_graph
 from joinery.lowering.program import Launch
+from joinery.lowering.prove.terms.solver import DEFAULT_LIMIT
 from joinery.lowering.stages import Tiled
 from joinery.lowering.tt.printing import print_module
 from joinery.promotion.float_modes import default_modes
@@ -31,14 +32,10 @@ from ...support.tiers import both_tiers
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _CALLS = frozenset({"min", "max", "cdiv"})
-_LIMIT = 300_000
-"""Steps of a question: a tenth of the default, as there are many."""
 UNKNOWN = {
-    "ordered": (15, "the width of a sort doubles from pass to pass, which is no sum: what is carried is any number"),
-    "map": (44, "an index that data decides; quotients of the program by a quotient of sizes, beside products of these sizes"),
-    "contract": (19, "quotients of the program by products of quotients of sizes; stores of more lanes than there are columns"),
-    "row": (10, "quotients of an iteration by a quotient of sizes"),
-    "scan": (4, "an offset with the product of a stride, an iteration and a lane"),
+    "ordered": (1, "a line in parts of 2^22 elements, whose number is a quotient of a size, beside products with that size"),
+    "map": (2, "three quotients of the program by quotients of sizes, beside products of these sizes: all steps are taken"),
+    "contract": (1, "quotients of the program by products of quotients of maxima of sizes"),
 }
 """By template: of how many kernels of 1000 random graphs something may be unknown, and why. They are printed.
 
@@ -78,7 +75,7 @@ def extents_of(tiled: Tiled, launch: Launch) -> list[int | Dim]:
     return found
 
 
-def proven(tiled: Tiled, launch: Launch, limit: int = _LIMIT) -> Generated:
+def proven(tiled: Tiled, launch: Launch, limit: int = DEFAULT_LIMIT) -> Generated:
     """Proves a launch's kernel for all sizes that the graph does not refuse, from 0 on; from 1 on, if 0 makes a difference."""
     found = None
     with contextlib.suppress(jn.UserError):  # a size that something is divided by may be 0

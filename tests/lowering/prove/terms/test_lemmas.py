@@ -27,7 +27,15 @@ from joinery.lowering.prove.terms.formulas import (
     negated,
 )
 from joinery.lowering.prove.terms.formulas import holds as found_to_hold
-from joinery.lowering.prove.terms.lemmas import FewValues, Lemma, Limits, Signs, products_in
+from joinery.lowering.prove.terms.lemmas import (
+    FewValues,
+    Lemma,
+    Limits,
+    Multiples,
+    Signs,
+    multiples,
+    products_in,
+)
 from joinery.lowering.prove.terms.limits import limits
 from joinery.lowering.prove.terms.polynomials import Monomial, Polynomial, constant, variable
 from joinery.lowering.prove.terms.solver import Budget, Solver
@@ -88,6 +96,28 @@ def test_lemmas_of_limits_hold_for_all_factors_within_them() -> None:
                         assert holds(lemma, dict(enumerate(numbers))), (low, high, other, numbers, lemma)
 
 
+def test_lemmas_of_what_a_factor_is_beside_a_number_hold_for_all() -> None:
+    a, b, c = variable(0), variable(1), variable(2)
+    for times in (-7, -2, -1, 0, 1, 3):
+        for factor, other in ((a, b), (a, b - c), (a, b * c), (a, b * 2 - 3), (a - c, b), (a * c, b), (a, a)):
+            lemmas = said(Multiples(factor, other, times))
+            for numbers in itertools.product(BOX, repeat=3):
+                for lemma in lemmas:
+                    assert holds(lemma, dict(enumerate(numbers))), (times, factor, other, numbers, lemma)
+
+
+def test_what_is_said_of_a_product_is_contradicted_by_another_number() -> None:
+    """Whatever the product is said to be but what it is, and however large the factors are that nothing is said of."""
+    pair = Signs(variable(0), variable(1))
+    for one, two in itertools.product(BOX, repeat=2):
+        for product in range(-12, 13):
+            values = {(): 1, (0,): one, (1,): two, (0, 1): product}
+            made = multiples(pair, values)
+            assert (made is None) == (product == one * two)
+            assert made is None or made.wrong(values)
+    assert multiples(pair, {(): 1, (0,): 1, (1,): 2**40, (0, 1): 0}) is None
+
+
 def with_products(formula: Formula, numbers: dict[Monomial, int]) -> bool:
     """Returns whether a formula holds where products are numbers of their own."""
     match formula:
@@ -113,6 +143,7 @@ def test_numbers_contradict_exactly_the_lemmas_that_do_not_hold() -> None:
     made: list[Lemma] = [Signs(a, other) for other in (b, b - c, b * c, b * 2 - 3, a + b)]
     limited = ((-3, 3), (-2, None), (None, 2), (0, 1), (2, 2))
     made += [Limits(a, other, ends) for other in (b, b - c, b * 2 - 3) for ends in limited]
+    made += [Multiples(a, other, times) for other in (b, b - c, b * 2 - 3) for times in (-2, 0, 1, 3)]
     made += [FewValues((0, 1), 0, (-3, 3)), FewValues((0, 1, 2), 0, (-3, 3)), FewValues((0, 0), 1, (-3, 3))]
     contradicted = 0
     for _ in range(400):
@@ -254,6 +285,64 @@ def test_defined_numbers_are_exactly_those_of_python(kind: str, divisor: str) ->
             for polynomial, number in zip(found, right, strict=True):
                 assert solver.check([*given, equal(polynomial, number)]).verdict == "sat", (x_value, y_value, number)
                 assert solver.is_impossible(*given, negated(equal(polynomial, number))), (x_value, y_value, number)
+
+
+def test_quotients_and_extremes_are_one_number_however_they_are_written() -> None:
+    terms = Terms()
+    n = terms.atom("n", "n", 0, None)
+    block = constant(512)
+    assert terms.floor_parts(n * 2 + 1023, constant(1024))[0] == terms.floor_parts(n + 511, block)[0]
+    half, _ = terms.floor_parts(n, constant(2))
+    assert terms.floor_parts(half + 255, constant(256))[0] == terms.floor_parts(n + 510, block)[0]
+    assert terms.larger(n + 763, constant(765)) == terms.larger(n - 2, constant(0)) + 765
+    assert terms.smaller(constant(9) - n, constant(3)) == terms.smaller(-n, constant(-6)) + 9
+    assert len({terms.larger(n, constant(2)), terms.larger(n, constant(3)), terms.smaller(n, constant(2))}) == 3
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_numbers_in_normal_form_are_those_of_python(seed: int) -> None:
+    """Quotients of quotients with sums around, extremes of them, for numbers on both sides of 0: as the facts allow, alone."""
+    rng = random.Random(f"normal form {seed}")
+    terms = Terms()
+    x = terms.atom("x", "x", *rng.choice([(-9, 9), (0, 9), (-9, 0)]))
+    (made, name) = (x, "x")
+    for _ in range(rng.randrange(1, 4)):
+        factor, rest, divisor = rng.choice([-4, -2, 1, 1, 1, 2, 3, 6]), rng.randrange(-7, 8), rng.choice([1, 2, 3, 4, 6])
+        value, text = made * factor + rest, f"({name} * {factor} + {rest})"
+        match rng.choice(["//", "//", "//", "%", "min", "max"]):
+            case "//":
+                made, name = terms.floor_parts(value, constant(divisor))[0], f"({text} // {divisor})"
+            case "%":
+                made, name = terms.floor_parts(value, constant(divisor))[1], f"({text} % {divisor})"
+            case "min":
+                made, name = terms.smaller(value, constant(divisor)), f"min({text}, {divisor})"
+            case _:
+                made, name = terms.larger(constant(divisor), value), f"max({divisor}, {text})"
+    solver = Solver(terms, Budget(10**6, 10**9))
+    low, high = terms.range(made)
+    for number in range(-9, 10):
+        given = equal(x, number)
+        if solver.is_impossible(given):
+            continue
+        right = eval(name, {"x": number})
+        assert solver.check([given, equal(made, right)]).verdict == "sat", (name, number, right)
+        assert solver.is_impossible(given, negated(equal(made, right))), (name, number, right)
+        assert low is None or low <= right
+        assert high is None or right <= high
+
+
+def test_quotients_by_sizes_that_may_be_0() -> None:
+    """Of numbers from 0 on, as of programs, by sizes from 0 on."""
+    terms = Terms()
+    x, y = terms.atom("x", "x", 0, 6), terms.atom("y", "y", 0, 3)
+    quotient, rest = terms.truncated_parts(x, y)
+    assert terms.range(quotient)[0] == terms.range(rest)[0] == 0
+    solver = Solver(terms, Budget(10**6, 10**9))
+    for one, two in itertools.product(range(7), range(4)):
+        for polynomial, right in zip((quotient, rest), expected("truncated", one, two), strict=True):
+            given = [equal(x, one), equal(y, two)]
+            assert solver.check([*given, equal(polynomial, right)]).verdict == "sat"
+            assert solver.is_impossible(*given, negated(equal(polynomial, right)))
 
 
 def test_comparisons_of_polynomials_round_to_whole_numbers() -> None:
