@@ -56,8 +56,9 @@ _MAX_BITS = 8192
 _MAX_LEMMAS = 60
 """Most lemmas that are added at once."""
 _FEW_LEMMAS = 48
+"""Most lemmas of a question of whose products more is said by the numbers that z3 found."""
 _MAX_ROUNDS, _MAX_MULTIPLES = 2, 20
-"""How often more is said of products that are not those of the numbers that z3 found, and of how many at once."""
+"""How often that is, and of how many products at once."""
 _MAX_EARLY_STEPS, _FEW_STEPS = 50_000, 400_000
 """Most steps until all lemmas are said: with few of them z3 may search without end where all of them leave nothing to find. So
 few steps as guesses have for a question are all for that: what is not decided then is asked anew."""
@@ -122,8 +123,11 @@ class Solver:
     ) -> bool:  # fmt: skip
         """Returns whether the formulas are shown not to hold together.
 
-        bounded: with what limits of single numbers say of their products, which is for sums that wrap beyond a number.
-        Elsewhere it would make sizes that are fixed as good as those that are not, and guesses would prefer them.
+        Args:
+            bounded: with what limits of single numbers say of their products, which is for sums that wrap beyond a number.
+                Elsewhere it would make sizes that are fixed as good as those that are not, and guesses would prefer them.
+            whole: atoms of which all facts are said; of others those without products. None: of all atoms all facts.
+            share: the question may take the limit divided by this.
         """
         if whole is not None or share > 1:
             parts = list(dict.fromkeys(_flattened(formulas)))
