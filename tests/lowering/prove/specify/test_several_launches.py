@@ -85,7 +85,7 @@ def test_ranges_of_elements_are_those_of_all_launches() -> None:
         assert said in prove.specification(one[0], *one[1], before=[far]).assume
 
 
-@pytest.mark.parametrize("name", random.Random("launches").sample(WITH_DATA, 12))
+@pytest.mark.parametrize("name", random.Random("two launches").sample(WITH_DATA, 12))
 def test_guesses_from_two_launches_describe_both(name: str) -> None:
     """Of the other one sizes are what they are, or twice as much: what was guessed from one of them need not hold."""
     case = Case(name)

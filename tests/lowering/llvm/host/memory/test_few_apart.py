@@ -10,6 +10,7 @@ import pytest
 from joinery.lowering.llvm.compile import host_target
 
 from .....fuzz.fences import Fence
+from .....support.tiers import each
 
 HERE = host_target()
 TARGETS = [
@@ -18,18 +19,17 @@ TARGETS = [
 EXTENTS = (1, 2, 3, 7, 8, 9, 16, 17, 18, 33, 51, 102, 130)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "float16"])
+@pytest.mark.parametrize(("dtype", "target"), each(["float32", "int64", "uint8", "float16"], TARGETS))
 def test_nothing_beyond_an_array_is_read_or_written(dtype: str, target: str | None) -> None:
     fence = Fence(at_end=True)
     for stride in (2, 3, 4):
-        graph = jn.Graph("g", [jn.TensorType(dtype, (each * stride,), f"x{each}") for each in EXTENTS])
+        graph = jn.Graph("g", [jn.TensorType(dtype, (extent * stride,), f"x{extent}") for extent in EXTENTS])
         made: list[Any] = []
         for x in graph.inputs:
             parts = [x[first::stride] for first in range(stride)]
             made += [parts[0] + parts[-1], jn.stack([part + 1 for part in parts], -1)]
         graph.output(*made)
-        arrays = [fence.copy((np.arange(each * stride) % 120).astype(dtype), 8) for each in EXTENTS]
+        arrays = [fence.copy((np.arange(extent * stride) % 120).astype(dtype), 8) for extent in EXTENTS]
         model = jn.compile(graph, device="cpu", target=target, threads=1, cache=False)
         found = iter(model(*arrays))
         for x in arrays:
@@ -40,15 +40,17 @@ def test_nothing_beyond_an_array_is_read_or_written(dtype: str, target: str | No
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "uint32", "float16", "float32"])
 def test_one_element_of_a_register_is_widened(dtype: str) -> None:
     wide = {"int8": "int64", "uint16": "int64", "uint32": "uint64", "float16": "float32", "float32": "float64"}[dtype]
-    graph = jn.Graph("g", [jn.TensorType(dtype, (each,), f"x{each}") for each in EXTENTS])
+    graph = jn.Graph("g", [jn.TensorType(dtype, (extent,), f"x{extent}") for extent in EXTENTS])
     graph.output(*[x.cast(wide) for x in graph.inputs])
-    arrays = [(np.arange(each) % 100).astype(dtype) for each in EXTENTS]
+    arrays = [(np.arange(extent) % 100).astype(dtype) for extent in EXTENTS]
     for found, x in zip(jn.compile(graph, device="cpu", cache=False)(*arrays), arrays, strict=True):
         assert np.array_equal(found, x.astype(wide))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "int8", "float16"])
-@pytest.mark.parametrize("pads", [(1, 0), (0, 1), (1, 1), (0, 2)])
+@pytest.mark.parametrize(
+    ("dtype", "pads"),
+    each(["float32", "float64", "int32", "int64", "int8", "float16"], [(1, 0), (0, 1), (1, 1), (0, 2)], times=2),
+)
 def test_short_padded_rows_without_registers_for_masks(pads: tuple[int, int], dtype: str) -> None:
     """LLVM 22 mixed up lanes of masks that several loads of elements apart shared, for x86-64-v3."""
     x = np.arange(1, 41).reshape(20, 2).astype(dtype)
