@@ -31,6 +31,7 @@ from ...lowering.tt.host_values import DescriptorArgument, TableArgument
 from ...lowering.tt.sanitize.findings import Finding, Report
 from ...lowering.tt.sanitize.guard import Allowance, allowing
 from ...lowering.tt.types import numpy_dtype
+from ...promotion.arrays import Array
 from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
 from ...runtime.storage.cache import CacheOption, CompileCache, cache_of
@@ -148,7 +149,12 @@ class KernelProver:
         proof = self._prove(specification, properties, limit, store or False)
         prepared = self._expanded()
         own, axes = own_numbers(prepared), prepared.asked_axes
-        found = doubts(specification, launch.elements, launch.numbers, launch.contents, own, axes)
+        contents = dict(launch.contents)
+        for other in before:
+            for name, (low, high) in other.contents.items():
+                least, most = contents.get(name, (low, high))
+                contents[name] = min(low, least), max(high, most)
+        found = doubts(specification, launch.elements, launch.numbers, contents, own, axes)
         return replace(proof, doubts=found)
 
     def specification(self, grid: int | Sequence[int], *args: Any, before: Sequence[Launch] = ()) -> Specification:
@@ -165,29 +171,58 @@ class KernelProver:
         arguments = self._arguments(grid, args)
         with default_modes():
             found = _launch(self._function, grid_extents(grid), arguments)
-            self._refuse_shared_memory(arguments)
-        return found
+            arrays = self._arrays(arguments)
+            self._refuse_shared_memory(arrays)
+        addresses = {name: array.ctypes.data for name, array in arrays}
+        broken = [
+            each.name for each in self._expanded().parameters
+            if found.numbers.get(each.name, 0) % each.divisor or addresses.get(each.name, 0) % each.promised
+        ]  # fmt: skip
+        return replace(found, broken=tuple(broken))
 
     def describes(self, specification: Specification, launch: Launch) -> bool:
         """Return whether a specification, as that of a proof, is about a launch: what is proven holds in it.
 
-        A launch whose arrays have more elements than the specification says is one of it. Orders of elements and what arrays
-        hold at first are not looked at, so a specification that assumes any describes no launch here, `distinct` aside.
+        A launch whose arrays have more elements than the specification says is one of it, and one that breaks a promise of the
+        text (`tt.divisibility`) is none. Orders of elements and what arrays hold at first are not looked at, so a
+        specification that assumes any describes no launch here, `distinct` aside.
 
-        Raises `UserError` for a specification that cannot be read, or with names that stand for any number.
+        Raises `UserError` for a specification that cannot be read, or with names that stand for any number, and for anything
+        else than a specification and a launch of this kernel.
         """
+        if not isinstance(specification, Specification):
+            raise UserError(
+                f"prove.describes: {specification!r:.60}: expected a specification; fix: `specification` of a proof, or "
+                "prove.specification(grid, *args)"
+            )
+        self._check_launches("describes", (launch,))
         names = sorted({*specification.parsed().names()} - launch.sizes().keys())
         if names:
             raise UserError(
                 f"prove.describes: {', '.join(names)} may be any number, and a launch does not say which; fix: parameters of "
                 f"the kernel, or {', '.join(launch.axes)}"
             )
-        return _describes(specification, launch)
+        return not launch.broken and _describes(specification, launch)
+
+    def _check_launches(self, what: str, launches: Sequence[Launch]) -> None:
+        """Refuses what is no launch of this kernel."""
+        if not isinstance(launches, Sequence) or not all(isinstance(each, Launch) for each in launches):
+            raise UserError(
+                f"prove.{what}: {launches!r:.60}: expected launches; fix: what prove.launch(grid, *args) returns, in a list"
+            )
+        own = self._expanded().numbers
+        for each in launches:
+            if each.numbers.keys() != own.keys():
+                raise UserError(
+                    f"prove.{what}: a launch of another kernel, with the numbers {', '.join(each.numbers) or 'none'}; "
+                    f"fix: one of @{self._function.sym_name.data}, with {', '.join(own) or 'none'}"
+                )
 
     def _guessed(
         self, grid: int | Sequence[int], args: Sequence[Any], store: CompileCache | None, before: Sequence[Launch]
     ) -> tuple[Specification, Launch]:
         load_z3()
+        self._check_launches("like", before)
         launch = self.launch(grid, *args)
         with default_modes():
             records = None if store is None or before else self._records(store)
@@ -233,8 +268,8 @@ class KernelProver:
             return False  # sizes for which a promise of the text does not hold: the sanitizer says so
         return all(proof.verdict(each) == PROVEN for each in properties)
 
-    def _refuse_shared_memory(self, args: Sequence[Any]) -> None:
-        """Refuse a launch in which an array that is written overlaps another one: a proof is about arrays that do not."""
+    def _arrays(self, args: Sequence[Any]) -> list[tuple[str, Array]]:
+        """Return the arrays of a launch by name. Raises `UnsupportedError` for what is no array of NumPy."""
         pairs = supplied(self._function.sym_name.data, parameters_of(self._function), args)
         arrays: list[tuple[str, Any]] = []
         for name, (parameter, argument) in zip(parameter_names(self._function), pairs, strict=True):
@@ -250,6 +285,10 @@ class KernelProver:
                     f"prove.like: {name} is {type(array).__name__}, of which it is not known what memory it shares; "
                     "fix: NumPy arrays, or a specification, as prove(assume=..., extents=..., grid=...)"
                 )
+        return arrays
+
+    def _refuse_shared_memory(self, arrays: Sequence[tuple[str, Array]]) -> None:
+        """Refuse a launch in which an array that is written overlaps another one: a proof is about arrays that do not."""
         written = written_arrays(self._expanded())
         for at, (one, first) in enumerate(arrays):
             for two, second in arrays[at + 1 :]:
@@ -376,11 +415,19 @@ def _describes(specification: Specification, launch: Launch) -> bool:
     """Returns whether a specification, of which a launch has all names, describes it, so that a proof is about it, too."""
     parsed = specification.parsed()
     names = launch.sizes()
-    holds = parsed.holds(names) and tuple(evaluate(axis, names) for axis in parsed.grid) == launch.grid
-    holds &= all(evaluate(extent, names) <= launch.elements.get(name, 0) for name, extent in parsed.extents.items())
-    for name, (low, high) in parsed.ranges_of_contents(names).items():
-        least, most = launch.contents.get(name, (0, 0))
-        holds &= (low is None or low <= least) and (high is None or most <= high)
+    if not parsed.holds(names) or tuple(evaluate(axis, names) for axis in parsed.grid) != launch.grid:
+        return False
+    holds = all(evaluate(extent, names) <= launch.elements.get(name, 0) for name, extent in parsed.extents.items())
+    try:
+        ranges = parsed.ranges_of_contents(names)
+    except ZeroDivisionError:
+        return False
+    for name, (low, high) in ranges.items():
+        if name in launch.contents:
+            least, most = launch.contents[name]
+            holds &= (low is None or low <= least) and (high is None or most <= high)
+        else:
+            holds &= launch.elements.get(name, 0) == 0
     is_looked_at = not parsed.ordered("sorted") and not parsed.points() and not parsed.starts()
     return holds and is_looked_at and parsed.ordered("distinct") <= launch.distinct
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import field
@@ -21,6 +22,8 @@ from .slow_launches import wrapped
 _SHOWN = ("proven", "proven under", "never executed")
 _MAX_LAUNCHES = 8
 """Launches from which a specification is guessed anew."""
+_MAX_KEPT = 200
+"""Launches of which it is looked whether the last guess describes them."""
 
 
 class Proven(NamedTuple):
@@ -30,7 +33,7 @@ class Proven(NamedTuple):
         verdicts: in one line.
         text: the proof.
         launches: from how many launches its sizes were guessed.
-        others: how many more launches it is not about, or about which that is not known.
+        others: how many launches it does not describe, of those that differ.
     """
 
     key: str
@@ -48,15 +51,20 @@ class _Kernel:
     Attributes:
         specification: what was guessed; None if nothing was proven.
         count: of how many properties something was shown with it.
-        launches: from which it was guessed.
+        said: the verdicts and the text of that, or why there is none.
+        guessed: the launches from which it was guessed.
+        launches: all that differ.
+        refused: how many more there are of which no proof is, as of those in which arrays share memory.
         seen: the sizes of launches.
     """
 
     specification: Any = None
     count: int = 0
+    said: tuple[str, str] = ("", "")
+    guessed: list[Any] = field(default_factory=list)
     launches: list[Any] = field(default_factory=list)
+    refused: int = 0
     seen: set[Any] = field(default_factory=set)
-    proven: Proven | None = None
 
 
 _kernels: dict[str, _Kernel] | None = None
@@ -86,44 +94,51 @@ def note(loaded: Any, extents: tuple[int, int, int], names: Sequence[str], types
     if _kernels is None:
         return
     known = _kernels.setdefault(loaded.text, _Kernel())
-    prove = loaded.kernel.prove
     try:
         given = flattened(names, types, args)
         arguments = [_argument(each, *rest) for each, rest in zip(loaded.kernel.parameters, _expanded(given), strict=True)]
-        sizes = (extents, *map(_sizes, arguments))
+        sizes = (extents, *map(_sizes, arguments), _shares_memory(arguments))
         is_about_elements = known.specification is not None and any("[:]" in each for each in known.specification.assume)
         if sizes in known.seen and not is_about_elements:
             return
         known.seen.add(sizes)
-        launch = prove.launch(extents, *arguments)
-        if known.specification is not None and prove.describes(known.specification, launch):
-            return
-        if len(known.launches) >= _MAX_LAUNCHES:
-            _say(loaded, known, others=1)
-            return
-        proof = prove.like(extents, *arguments, before=known.launches)
-        known.launches.append(launch)
-        count = sum(proof.verdict(prop) in _SHOWN for prop in proof.properties)
-        if count < known.count:  # launches have no sizes in common of which as much is shown
-            _say(loaded, known, others=1)
-            return
-        known.specification, known.count = proof.specification, count
-        verdicts = ", ".join(f"{prop} {proof.verdict(prop)}" for prop in proof.properties)
-        verdicts += f"; fixed: {', '.join(proof.fixed)}" if proof.fixed else ""
-        _say(loaded, known, verdicts, str(proof))
+        _try(known, loaded.kernel.prove, extents, arguments)
     except JoineryError as error:
-        if known.proven is None:
-            _say(loaded, known, "not proven", str(error))
-        else:
-            _say(loaded, known, others=1)
+        known.refused += 1
+        if known.specification is None:
+            known.said = "not proven", str(error)
+    met = [each for each in known.launches if known.specification is not None and _describes(loaded, known, each)]
+    others = known.refused + len(known.launches) - len(met)
+    if known.specification is None and others == 1:  # the one that is said
+        others = 0
+    key = f"{hashlib.sha256(loaded.text.encode()).hexdigest()} {os.getpid()}"
+    _new[key] = Proven(key, loaded.name, *known.said, len(known.guessed), others)
 
 
-def _say(loaded: Any, known: _Kernel, verdicts: str = "", text: str = "", others: int = 0) -> None:
-    last = known.proven
-    if verdicts or last is None:
-        key = f"{hashlib.sha256(loaded.text.encode()).hexdigest()} {os.getpid()}"
-        last = Proven(key, loaded.name, verdicts, text, len(known.launches), 0 if last is None else last.others)
-    known.proven = _new[last.key] = last._replace(others=last.others + others)
+def _try(known: _Kernel, prove: Any, extents: tuple[int, int, int], arguments: Sequence[Any]) -> None:
+    """Guess and prove if a launch is not described, and keep the proof that shows the most."""
+    launch = prove.launch(extents, *arguments)
+    is_met = known.specification is not None and prove.describes(known.specification, launch)
+    if not is_met and len(known.guessed) < _MAX_LAUNCHES:
+        proof = prove.like(extents, *arguments, before=known.guessed)
+        known.guessed.append(launch)
+        count = sum(proof.verdict(prop) in _SHOWN for prop in proof.properties)
+        if count >= known.count:
+            verdicts = ", ".join(f"{prop} {proof.verdict(prop)}" for prop in proof.properties)
+            verdicts += f"; fixed: {', '.join(proof.fixed)}" if proof.fixed else ""
+            known.specification, known.count, known.said = proof.specification, count, (verdicts, str(proof))
+    if len(known.launches) < _MAX_KEPT:
+        known.launches.append(launch)
+
+
+def _describes(loaded: Any, known: _Kernel, launch: Any) -> bool:
+    return bool(loaded.kernel.prove.describes(known.specification, launch))
+
+
+def _shares_memory(arguments: Sequence[Any]) -> bool:
+    arrays = [each.array if isinstance(each, TensorDescriptor) else each for each in arguments]
+    spans = sorted((each.ctypes.data, each.nbytes) for each in arrays if isinstance(each, np.ndarray) and each.nbytes)
+    return any(at + size > after for (at, size), (after, _) in itertools.pairwise(spans))
 
 
 def _sizes(argument: Any) -> Any:

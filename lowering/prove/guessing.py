@@ -51,10 +51,11 @@ class Launch:
     Attributes:
         numbers: integer parameters by name.
         elements: by array, its number of elements.
-        contents: by array of integers, its least and largest element.
+        contents: by array of integers that has elements, its least and largest one.
         grid: the numbers of programs.
         distinct: arrays of integers of which no two elements are equal.
         axes: names for the numbers of programs, none of them a parameter's.
+        broken: parameters that are not multiples of what the text promises (`tt.divisibility`).
     """
 
     numbers: Mapping[str, int]
@@ -63,6 +64,7 @@ class Launch:
     grid: tuple[int, int, int]
     distinct: frozenset[str] = frozenset()
     axes: tuple[str, str, str] = GRID_NAMES
+    broken: tuple[str, ...] = ()
 
     def sizes(self) -> dict[str, int]:
         """Returns the integer parameters and the numbers of programs, by what specifications call them."""
@@ -162,6 +164,7 @@ class _Guess:
             name: self._extents(name, names, [*self._hinted(name, value, grid), *candidates.extents(value, names)])
             for name, value in self.launch.elements.items() if self._has_extent(name)
         }  # fmt: skip
+        sizes = {name: options for name, options in sizes.items() if options}
         chosen = {name: options[0] for name, options in sizes.items()}
         world = self._world(signs, {}, grid)
         by_array = self._by_array(world)
@@ -259,12 +262,12 @@ class _Guess:
 
     def _extents(self, name: str, names: Mapping[str, int], texts: Sequence[str]) -> list[str]:
         """Returns those sizes of an array, or what other launches say of it, that it has in all launches, at least."""
-        every = [each for each in (self.launch, *self.others) if name in each.elements]
-        for other in every[1:]:
+        for other in self.others:
             sizes = other.sizes()
-            texts = [*texts, *candidates.extents(other.elements[name], {each: sizes[each] for each in names})]
-        if len(every) > 1:
-            texts = [text for text in texts if all(0 <= _value(text, each) <= each.elements[name] for each in every)]
+            texts = [*texts, *candidates.extents(other.elements.get(name, 0), {each: sizes[each] for each in names})]
+        if self.others:
+            every = (self.launch, *self.others)
+            texts = [text for text in texts if all(0 <= _value(text, each) <= each.elements.get(name, 0) for each in every)]
         return list(dict.fromkeys(texts))[:_MAX_CANDIDATES]
 
     def _has_extent(self, name: str) -> bool:

@@ -213,6 +213,8 @@ class Launches:
             other = next((each for each in accesses if each is not access), access)
             for each in self.broken(prop, access):
                 is_pair = each.finding.kind == "race" or prop == ORDER
+                if not is_pair and prop == "races" and other is not access:
+                    continue  # lanes of one store, with which the other access has nothing to do
                 if not is_pair or self._met(access, each.finding) == [other]:
                     return each
         return None

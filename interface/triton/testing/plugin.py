@@ -244,7 +244,8 @@ class _Plugin:
             if proven.launches > 1:
                 write(f"    guessed from {proven.launches} launches with different relations between sizes")
             if proven.others:
-                write(f"    says nothing of {counted(proven.others, 'launch')} more, which it does not describe")
+                nothing = counted(proven.others, "launch")
+                write(f"    says nothing of {nothing} with other sizes, or with arrays that share memory")
             for line in proven.text.split("\n"):
                 write(f"    {line}")
         path = self.config.getoption("--joinery-report")

@@ -88,7 +88,10 @@ class SingleValues:
             for atom in symbol.atoms if len(symbol.atoms) == 1 else ():
                 if symbol == variable(atom):
                     given.setdefault(atom, self._example[name])
-        return {name: symbol.value(given) for name, symbol in self._symbols.items()}
+        return {
+            name: symbol.value(given) if symbol.atoms <= given.keys() else self._example[name]
+            for name, symbol in self._symbols.items()
+        }  # fmt: skip
 
 
 def _is_other(size: Polynomial, number: int) -> Formula:

@@ -541,6 +541,20 @@ def test_in_place():
     copy[(2,)](x, x, 128, BLOCK=64)  # specialised to multiples of 16: a kernel of its own
 
 
+@triton.jit
+def both(x, out, n, m):
+    i = tl.program_id(0)
+    tl.store(out + i, tl.load(x + i, mask=(i < n) & (i < m)), mask=(i < n) & (i < m))
+
+
+def test_some_share_memory():
+    x, y = torch.randn(100, device="cuda"), torch.empty(100, device="cuda")
+    both[(5,)](x, x, 9, 7)
+    both[(5,)](x, y, 9, 7)
+    both[(5,)](y, y, 9, 7)
+    both[(5,)](x[:50], y[48:], 7, 9)
+
+
 def test_behind():
     for programs, n in ((1, 65), (2, 65), (2, 65), (3, 20)):  # of the first one the grid seems to be fixed
         x = torch.randn(64 * programs, device="cuda")
@@ -551,7 +565,9 @@ def test_behind():
     command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "joinery.triton.pytest", "--joinery=prove", "test_proven.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 proofs" in done.stdout
+    assert "4 proofs" in done.stdout
+    _, _, said = done.stdout.partition("  both: ")
+    assert "says nothing of 1 launch with other sizes, or with arrays that share memory" in said
     assert "copy: bounds proven, races proven, overflow proven" in done.stdout
     assert "prove(assume=['n >= 1'], extents={'x': 'n', 'out': 'n'}, grid=('cdiv(n, 64)',))" in done.stdout
     assert "x and out share memory" in done.stdout

@@ -135,3 +135,51 @@ def test_all_orders_of_launches_prove_as_much() -> None:
         (grid, arguments), *rest = order
         found = prove.like(grid, *arguments, before=[prove.launch(each, *given) for each, given in rest])
         assert {each.verdict for each in found.accesses} <= {"proven", "proven under"}, found
+
+
+def gathered(x: int | None, idx: list[int], n: int, m: int) -> list[Any]:
+    return [None if x is None else np.zeros(x, np.float32), np.array(idx, np.int32), np.zeros(n, np.float32), n, m]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [[(9, [0, 1], 2, 9), (0, [], 0, 0)], [(None, [0, 1, 2], 3, 9)], [(1, [0, 0], 2, 0)], [(0, [], 1, 0), (20, [5, 7], 2, 20)]],
+)
+def test_launches_without_elements_are_described_too(others: list[tuple[int | None, list[int], int, int]]) -> None:
+    """Of no elements anything is true; an array that is not given has none."""
+    prove = jn.kernel.from_ttir(TAKE).prove
+    launches = [prove.launch(each[2], *gathered(*each)) for each in others]
+    for own in ((9, [0, 5, 8, 2], 4, 9), (1, [], 0, 1)):
+        found = prove.like(own[2], *gathered(*own), before=launches)
+        assert all(prove.describes(found.specification, each) for each in launches)
+
+
+def test_a_launch_that_breaks_a_promise_of_the_text_is_not_described() -> None:
+    text = BEHIND.replace("%x: !tt.ptr<f32>", "%x: !tt.ptr<f32> {tt.divisibility = 16 : i32}")
+    prove = jn.kernel.from_ttir(text.replace("%n: i32", "%n: i32 {tt.divisibility = 16 : i32}")).prove
+    specification = Specification((), (("x", "64"), ("out", "64 + n")), ("1", "1", "1"))
+    memory = np.zeros(80, np.float32)
+    first = -(memory.ctypes.data // 4) % 4
+    for n, at, is_described in ((16, first, True), (17, first, False), (16, first + 1, False)):
+        launch = prove.launch(1, memory[at : at + 64], np.zeros(90, np.float32), n)
+        assert prove.describes(specification, launch) == is_described
+
+
+def test_what_is_no_launch_of_the_kernel_is_refused() -> None:
+    behind_, take = jn.kernel.from_ttir(BEHIND).prove, jn.kernel.from_ttir(TAKE).prove
+    grid, arguments = behind(1, 65)
+    launch = behind_.launch(grid, *arguments)
+    for before in ([3], None, "n"):
+        with pytest.raises(jn.UserError, match=r"prove\.like: .* expected launches; fix: what prove\.launch"):
+            behind_.like(grid, *arguments, before=before)
+    with pytest.raises(jn.UserError, match=r"a launch of another kernel, with the numbers n; fix: one of @take, with n, m"):
+        take.describes(take.specification(2, *gathered(3, [0, 1], 2, 3)), launch)
+    with pytest.raises(jn.UserError, match="expected a specification"):
+        behind_.describes("n >= 1", launch)
+
+
+def test_a_size_that_a_launch_divides_by_may_be_0() -> None:
+    prove = jn.kernel.from_ttir(TAKE).prove
+    launch = prove.launch(0, *gathered(0, [], 0, 0))
+    for extents, assume in (((("x", "cdiv(n, m) * m"),), ()), ((), ("0 <= at[:] < n // m",))):
+        assert not prove.describes(Specification(assume, extents, ("cdiv(n, m)", "1", "1")), launch)

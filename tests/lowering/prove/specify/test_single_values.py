@@ -100,3 +100,21 @@ def test_random_specifications_fix_what_all_their_sizes_say(first: int) -> None:
         assert fixed(assume, extent, grid) == expected, (seed, assume, extent, grid)
         some += bool(expected)
     assert some > 3
+
+
+@pytest.mark.parametrize(
+    "assume",
+    [
+        ["k == 2 * cdiv(m, 5)", "number(k)"], ["k == n + cdiv(m, 5)", "n >= m * m"], ["k == n + min(n, cdiv(m, 5))", "n >= m"],
+        ["number(j)", "3 * n >= 20 and 3 * n <= 24", "k == min(j, 7) * 2"],
+    ],
+)  # fmt: skip
+def test_sizes_that_are_made_of_quotients_which_no_question_is_about(assume: list[str]) -> None:
+    found = jn.kernel.from_ttir("""tt.func public @k(%x: !tt.ptr<i32>, %n: i32, %m: i32) {
+  %p = tt.get_program_id x : i32
+  %a = tt.addptr %x, %p : !tt.ptr<i32>, i32
+  tt.store %a, %p : !tt.ptr<i32>
+  tt.return
+}""").prove(assume, {"x": "max(n, 3)"}, 3)
+    assert found.verdict("bounds") == "proven"
+    assert found.fixed == ("3 programs along x",)
