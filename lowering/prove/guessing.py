@@ -441,7 +441,7 @@ class _Guess:
             limits = [int(factor) for factor in factors if factor.isdigit()]
             limits += sorted({t.shape_of(each.op.operands[0].type)[property_number(each.op, "axis")] for each in gathers})
             options = [
-                text for text in [*candidates.contents(name, low, high, names, limits), f"{min(low, 0)} <= {name}[:] <= {most}"]
+                text for end in dict.fromkeys((high, most)) for text in candidates.contents(name, low, end, names, limits)
                 if all(_bounds(text, name, other) for other in others)
             ][:_MAX_CANDIDATES]  # fmt: skip
             best, kept = -1, None
