@@ -212,7 +212,7 @@ class KernelProver:
             )
         own = self._expanded().numbers
         for each in launches:
-            if each.numbers.keys() != own.keys():
+            if each.numbers.keys() != own.keys() or not each.elements.keys() <= self._expanded().arrays.keys():
                 raise UserError(
                     f"prove.{what}: a launch of another kernel, with the numbers {', '.join(each.numbers) or 'none'}; "
                     f"fix: one of @{self._function.sym_name.data}, with {', '.join(own) or 'none'}"

@@ -174,6 +174,9 @@ def test_what_is_no_launch_of_the_kernel_is_refused() -> None:
             behind_.like(grid, *arguments, before=before)
     with pytest.raises(jn.UserError, match=r"a launch of another kernel, with the numbers n; fix: one of @take, with n, m"):
         take.describes(take.specification(2, *gathered(3, [0, 1], 2, 3)), launch)
+    other = jn.kernel.from_ttir(BEHIND.replace("%x", "%other")).prove
+    with pytest.raises(jn.UserError, match="a launch of another kernel"):
+        other.like(grid, *arguments, before=[launch])
     with pytest.raises(jn.UserError, match="expected a specification"):
         behind_.describes("n >= 1", launch)
 
