@@ -52,7 +52,8 @@ class _Kernel:
         specification: what was guessed; None if nothing was proven.
         count: of how many properties something was shown with it.
         said: the verdicts and the text of that, or why there is none.
-        guessed: the launches from which it was guessed.
+        used: from how many launches it was guessed.
+        guessed: the launches from which guesses were made, also such with which less is shown.
         launches: all that differ.
         refused: how many more there are of which no proof is, as of those in which arrays share memory.
         seen: the sizes of launches.
@@ -61,6 +62,7 @@ class _Kernel:
     specification: Any = None
     count: int = 0
     said: tuple[str, str] = ("", "")
+    used: int = 0
     guessed: list[Any] = field(default_factory=list)
     launches: list[Any] = field(default_factory=list)
     refused: int = 0
@@ -112,7 +114,7 @@ def note(loaded: Any, extents: tuple[int, int, int], names: Sequence[str], types
     if known.specification is None and others == 1:  # the one that is said
         others = 0
     key = f"{hashlib.sha256(loaded.text.encode()).hexdigest()} {os.getpid()}"
-    _new[key] = Proven(key, loaded.name, *known.said, len(known.guessed), others)
+    _new[key] = Proven(key, loaded.name, *known.said, known.used, others)
 
 
 def _try(known: _Kernel, prove: Any, extents: tuple[int, int, int], arguments: Sequence[Any]) -> None:
@@ -127,8 +129,13 @@ def _try(known: _Kernel, prove: Any, extents: tuple[int, int, int], arguments: S
             verdicts = ", ".join(f"{prop} {proof.verdict(prop)}" for prop in proof.properties)
             verdicts += f"; fixed: {', '.join(proof.fixed)}" if proof.fixed else ""
             known.specification, known.count, known.said = proof.specification, count, (verdicts, str(proof))
+            known.used = len(known.guessed)
+    if launch in known.launches:
+        return
     if len(known.launches) < _MAX_KEPT:
         known.launches.append(launch)
+    elif not is_met:
+        known.refused += 1
 
 
 def _describes(loaded: Any, known: _Kernel, launch: Any) -> bool:
