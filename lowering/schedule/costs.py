@@ -24,13 +24,23 @@ STEP_LIMIT = 32
 """Elementwise work allowed on positions and updates of a scatter, which takes them one by one, and for each segment again."""
 
 
+SMALL_POWER = 4
+"""Work of a power with a constant exponent of small magnitude."""
+
 MIN_TAPS = 8
 """Fewest neighbours in memory among the elements of a window for a product to read windows where they lie; others are
 stored first."""
 
 
 def op_cost(symbol: Symbol) -> int:
+    if symbol.op.name == "pow" and _is_small_power(symbol.inputs[1]):
+        return SMALL_POWER
     return 0 if symbol.op.kind == "view" else symbol.op.cost
+
+
+def _is_small_power(exponent: Symbol) -> bool:
+    """Returns whether a power is a few products, since its exponent is a constant of small magnitude."""
+    return exponent.op.name == "constant" and is_scalar(exponent) and exponent.attrs["value"].item() in (-2, -1, 2, 3, 4)
 
 
 def name_cost(name: str) -> int:

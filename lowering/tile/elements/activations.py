@@ -18,18 +18,15 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import UnitAttr
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import SSAValue
 
-from ....graph.ops.denormal_results import DENORMAL_BELOW
 from ....promotion.dtype import DType
 from ...libdevice import elementary
 from ...llvm.math.tables import ATAN_SHORT
 from ...tt.builder.block_builder import BlockBuilder
-from ...tt.facts import IN_RANGE, REDUCED
 from ...tt.transforms.expression import Expr
-from ...tt.types import F32, F64, I32, elem
-from .conversions import like
+from ...tt.types import F32, F64, elem
+from .floats import Floats, Operand
 
 ROUNDER = 12582912.0
 """1.5 · 2^23: added to a float32 it leaves the nearest integer in the low bits of the sum."""
@@ -78,131 +75,6 @@ _PHI_64 = (
 _T_END = 4.0 / 43.0
 
 
-Operand = SSAValue | float
-"""A block, or a number that becomes one."""
-
-
-class _Floats:
-    """Arithmetic on blocks of the shape and type of `x`; Python numbers become constants."""
-
-    def __init__(self, b: BlockBuilder, x: SSAValue) -> None:
-        self.b, self.x = b, x
-
-    def c(self, value: Operand) -> SSAValue:
-        return like(self.b, value, self.x) if isinstance(value, float) else value
-
-    def add(self, x: Operand, y: Operand) -> SSAValue:
-        return self.b.binary("arith.addf", self.c(x), self.c(y))
-
-    def sub(self, x: Operand, y: Operand) -> SSAValue:
-        return self.b.binary("arith.subf", self.c(x), self.c(y))
-
-    def mul(self, x: Operand, y: Operand) -> SSAValue:
-        return self.b.binary("arith.mulf", self.c(x), self.c(y))
-
-    def div(self, x: Operand, y: Operand) -> SSAValue:
-        return self.b.binary("arith.divf", self.c(x), self.c(y))
-
-    def fma(self, x: Operand, y: Operand, z: Operand) -> SSAValue:
-        return self.b.ternary("math.fma", self.c(x), self.c(y), self.c(z))
-
-    def neg(self, x: SSAValue) -> SSAValue:
-        return self.b.unary("arith.negf", x)
-
-    def abs(self, x: SSAValue) -> SSAValue:
-        return self.b.unary("math.absf", x)
-
-    def exp(self, x: SSAValue) -> SSAValue:
-        return self.b.unary("math.exp", x)
-
-    def where(self, predicate: str, x: Operand, y: Operand, then: Operand, otherwise: Operand) -> SSAValue:
-        return self.select(self.compare(predicate, x, y), then, otherwise)
-
-    def compare(self, predicate: str, x: Operand, y: Operand) -> SSAValue:
-        return self.b.cmpf(predicate, self.c(x), self.c(y))
-
-    def select(self, condition: SSAValue, then: Operand, otherwise: Operand) -> SSAValue:
-        return self.b.select(condition, self.c(then), self.c(otherwise))
-
-    def at_most(self, x: Operand, limit: float) -> SSAValue:
-        """Emits min(x, limit); NaN stays."""
-        return self.where("ogt", x, limit, limit, x)
-
-    def at_least(self, x: Operand, limit: Operand) -> SSAValue:
-        return self.where("olt", x, limit, limit, x)
-
-    def normal(self, name: str, x: SSAValue, value: SSAValue, zero: Operand = -0.0) -> SSAValue:
-        """Emits the value of a function at x, or `zero`, which is -0 there, for large negative x whose result is denormal."""
-        return self.where("olt", x, -self.end(name, x), zero, value)
-
-    def end(self, name: str, x: SSAValue) -> float:
-        """Returns the magnitude of the least x with a normal result: nothing below is computed, which would be denormal there,
-        and takes processors as long as to read it."""
-        return -DENORMAL_BELOW[name]["float64" if elem(x.type) == F64 else "float32"]
-
-    def poly(self, x: Operand, coefficients: Sequence[float]) -> SSAValue:
-        value = self.c(coefficients[-1])
-        for coefficient in coefficients[-2::-1]:
-            value = self.fma(value, x, coefficient)
-        return value
-
-    def product(self, x: Operand, y: Operand) -> tuple[SSAValue, SSAValue]:
-        """Emits x · y as a sum of two numbers."""
-        high = self.mul(x, y)
-        return high, self.fma(x, y, self.neg(high))
-
-    def sum(self, x: Operand, y: Operand) -> tuple[SSAValue, SSAValue]:
-        """Emits x + y as a sum of two numbers (Knuth)."""
-        total = self.add(x, y)
-        other = self.sub(total, x)
-        return total, self.add(self.sub(x, self.sub(total, other)), self.sub(y, other))
-
-    def in_range(self, x: Operand, y: Operand) -> SSAValue:
-        """Emits x / y for 0 <= x <= 2 and 1 <= y <= 2^24, or x = 1 and 2^-40 <= y <= 2^120."""
-        result = self.div(x, y)
-        assert isinstance(result, OpResult)
-        result.op.attributes[IN_RANGE] = UnitAttr()
-        return result
-
-    # -- powers of two, float32 ---------------------------------------------------------------------------------------------
-
-    def exp2(self, w: SSAValue) -> SSAValue:
-        """Emits 2^w for |w| <= 0.5005."""
-        result = self.b.unary("math.exp2", w)
-        assert isinstance(result, OpResult)
-        result.op.attributes[REDUCED] = UnitAttr()
-        return result
-
-    def bits(self, x: SSAValue) -> SSAValue:
-        return self.b.cast("arith.bitcast", x, I32)
-
-    def float_of(self, bits: SSAValue) -> SSAValue:
-        return self.b.cast("arith.bitcast", bits, F32)
-
-    def integer(self, name: str, x: SSAValue, y: SSAValue | int) -> SSAValue:
-        return self.b.binary(name, x, like(self.b, y, x) if isinstance(y, int) else y)
-
-    def power(self, bits: SSAValue) -> SSAValue:
-        """Emits 2^(n - 127) from the low bits n of an integer."""
-        return self.float_of(self.integer("arith.shli", bits, 23))
-
-    def turned(self, x: SSAValue, *counts: SSAValue) -> SSAValue:
-        """Emits x · 2^k for positive normal x and result, where k is the sum of the low bits of the counts,
-        as `rounded` leaves them. This is an integer addition, where a product would wait for the multipliers.
-        NaN becomes an arbitrary number, which the caller has to multiply by a NaN."""
-        total = self.bits(counts[0])
-        for count in counts[1:]:
-            total = self.integer("arith.addi", total, self.bits(count))
-        return self.float_of(self.integer("arith.addi", self.bits(x), self.integer("arith.shli", total, 23)))
-
-    def rounded(self, x: Operand, factor: tuple[float, float], offset: Operand) -> tuple[SSAValue, SSAValue]:
-        """Emits x · factor = k + w, with an integer k: returns a float that has k + offset - ROUNDER in its
-        low bits, and w. The factor is a sum of two float32, of which the first decides k."""
-        shifted = self.fma(x, factor[0], offset)
-        k = self.sub(shifted, offset)
-        return shifted, self.fma(x, factor[1], self.fma(x, factor[0], self.neg(k)))
-
-
 def exp_shifted(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """Emits e^(x - m) times a number that depends on m alone, for x <= m, of which softmax takes quotients.
 
@@ -212,7 +84,7 @@ def exp_shifted(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> 
     """
     del dtype
     x, top = operands
-    f = _Floats(b, x)
+    f = Floats(b, x)
     if elem(x.type) == F64:
         return _exp_difference(f, x, top)
     power, shifted = _exp_shifted(f, x, top, 127.0)
@@ -222,7 +94,7 @@ def exp_shifted(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> 
 def exp_shifted_unchecked(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """Emits `exp_shifted`, but any number where m is NaN."""
     x, top = operands
-    f = _Floats(b, x)
+    f = Floats(b, x)
     if elem(x.type) == F64:
         return exp_shifted(b, operands, dtype)
     return f.turned(*_exp_shifted(f, x, top, 0.0))
@@ -232,7 +104,7 @@ def where_below(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> 
     """Emits x where y < z, 0 where y = z, and either where y - z is NaN."""
     del dtype
     x, y, z = operands
-    f = _Floats(b, x)
+    f = Floats(b, x)
     if elem(x.type) != F32:
         return f.where("olt", y, z, x, 0.0)
     return f.float_of(f.integer("arith.andi", f.bits(x), _below(f, y, z)))
@@ -242,27 +114,27 @@ def one_unless_below(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType
     """Emits 1 where x = y, 0 where x < y, and either where x - y is NaN."""
     del dtype
     x, y = operands
-    f = _Floats(b, x)
+    f = Floats(b, x)
     if elem(x.type) != F32:
         return f.where("olt", x, y, 0.0, 1.0)
     one = int(np.float32(1.0).view(np.int32))
     return f.float_of(f.integer("arith.andi", f.integer("arith.xori", _below(f, x, y), -1), one))
 
 
-def _below(f: _Floats, x: SSAValue, y: Operand) -> SSAValue:
+def _below(f: Floats, x: SSAValue, y: Operand) -> SSAValue:
     """Emits -1 where x < y and 0 where x = y, from the sign of x - y, which is 0 only for equal float32. A
     comparison would use the pipes of hosts' vector units that multiply."""
     return f.integer("arith.shrsi", f.bits(f.sub(x, y)), 31)
 
 
-def _exp_difference(f: _Floats, x: SSAValue, top: SSAValue) -> SSAValue:
+def _exp_difference(f: Floats, x: SSAValue, top: SSAValue) -> SSAValue:
     """Emits e^(x - m) in float64."""
     difference, rest = f.sum(x, f.neg(top))
     weight = f.exp(difference)
     return f.where("oeq", rest, rest, f.fma(weight, rest, weight), weight)
 
 
-def _exp_shifted(f: _Floats, x: SSAValue, top: SSAValue, bias: float) -> tuple[SSAValue, SSAValue]:
+def _exp_shifted(f: Floats, x: SSAValue, top: SSAValue, bias: float) -> tuple[SSAValue, SSAValue]:
     """Emits `exp_shifted` in float32 as a factor 2^w near 1 and a float whose low bits are the exponent of 2
     plus `bias`."""
     near = f.compare("ole", f.abs(top), NEAR)
@@ -279,7 +151,7 @@ def x_phi(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAVal
     cancels."""
     del dtype
     (x,) = operands
-    f = _Floats(b, x)
+    f = Floats(b, x)
     positive = f.at_least(x, -0.0)
     if elem(x.type) == F64:
         a = f.at_most(f.abs(x), f.end("x_phi", x))
@@ -321,7 +193,7 @@ def x_sigmoid_tanh(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) 
     """Emits x/2 · (1 + tanh h) with h = √(2/π) (x + 0.044715 x³), which is x / (1 + exp(-2h))."""
     del dtype
     (x,) = operands
-    f = _Floats(b, x)
+    f = Floats(b, x)
     if elem(x.type) == F64:
         a = f.at_most(f.abs(x), f.end("x_sigmoid_tanh", x))
         return _sigmoid_product_64(f, "x_sigmoid_tanh", x, _cubic_64(f, a))
@@ -340,7 +212,7 @@ def x_sigmoid_tanh(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) 
 
 def _sigmoid_product(b: BlockBuilder, name: str, x: SSAValue, slope: float, rest: float = 0.0) -> SSAValue:
     """Emits x / (1 + exp(-(slope + rest) x))."""
-    f = _Floats(b, x)
+    f = Floats(b, x)
     if elem(x.type) == F64:
         a = f.at_most(f.abs(x), f.end(name, x))
         high, low = (a, None) if slope == 1.0 else f.product(a, slope)
@@ -359,7 +231,7 @@ _TANH_END = 8.0
 """Bounds of x, powers of two, from which on exp(-h) is negligible beside 1, so that the result is x."""
 
 
-def _finished(f: _Floats, name: str, x: SSAValue, a: SSAValue, end: float, z: SSAValue) -> SSAValue:
+def _finished(f: Floats, name: str, x: SSAValue, a: SSAValue, end: float, z: SSAValue) -> SSAValue:
     """Emits x / (1 + 2^40 z), where a is x clamped, to at most `end`, and -0 for large negative x whose result is
     denormal; x above `end` is the sum of `end` and the rest, which is within an ulp."""
     rest = f.at_least(f.sub(x, end), -0.0)
@@ -370,7 +242,7 @@ def _finished(f: _Floats, name: str, x: SSAValue, a: SSAValue, end: float, z: SS
 _SHIFT = 64.0
 
 
-def _sigmoid_product_64(f: _Floats, name: str, x: SSAValue, size: tuple[SSAValue, SSAValue | None]) -> SSAValue:
+def _sigmoid_product_64(f: Floats, name: str, x: SSAValue, size: tuple[SSAValue, SSAValue | None]) -> SSAValue:
     """Emits x / (1 + exp(-h)) in float64, where `size` is |h| in two parts and h has the sign of x. With z =
     exp(-|h|), e^-64 is factored out where z might be denormal."""
     high, low = size
@@ -388,7 +260,7 @@ _TANH_64 = (1.5957691216057308, -9.96930880911092e-17)
 _CUBIC_64 = (0.07135481627260025, -6.175149918155315e-19)
 
 
-def _cubic_64(f: _Floats, a: SSAValue) -> tuple[SSAValue, SSAValue]:
+def _cubic_64(f: Floats, a: SSAValue) -> tuple[SSAValue, SSAValue]:
     """Emits 2h of `x_sigmoid_tanh` in two parts."""
     square, rest = f.product(a, a)
     cube, lost = f.product(a, square)
@@ -413,7 +285,7 @@ def atan_ratio(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> S
     (x,) = operands
     if elem(x.type) == F64:
         return b.unary("math.atan", x)
-    f = _Floats(b, x)
+    f = Floats(b, x)
     square = f.mul(x, x)
     tail = f.poly(square, ATAN_SHORT)
     return f.fma(f.mul(x, square), tail, x)

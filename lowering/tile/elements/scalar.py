@@ -23,7 +23,7 @@ from ...tt.dialect.context import operation_class
 from ...tt.facts import LARGEST
 from ...tt.types import F32
 from ..blocks import register_type
-from . import activations
+from . import activations, powers
 from . import arithmetic as a
 from .conversions import bitcast, cast, from_memory, round_tensor_float32, to_memory
 
@@ -168,12 +168,14 @@ def _emit_text(call: Call, text: str, operands: Sequence[SSAValue]) -> SSAValue:
 
 
 def _with_known_exponent(call: Call, operands: Sequence[SSAValue]) -> SSAValue | None:
-    """Emits x ** n for a small constant n as multiplications; returns None for others."""
+    """Emits x ** n for a small constant n as products and square roots; returns None for others."""
     exponent, dtype = call.literals[1], call.sources[0]
     if exponent is None or dtype.is_bool:
         return None
     if dtype.is_float:
-        return call.builder.binary("arith.mulf", operands[0], operands[0]) if exponent == 2.0 else None
+        if not powers.is_multiplied_out(exponent):
+            return None
+        return powers.known_power(call.builder, operands[0], float(exponent), dtype)
     if not 0 <= exponent <= a.MAX_UNROLLED_POWER:
         return None
     return a.known_power(call.builder, operands[0], int(exponent))

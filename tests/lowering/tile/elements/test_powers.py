@@ -1,0 +1,121 @@
+"""Powers with a known exponent, against exact powers of fractions and C's results for zeros, infinities and NaN."""
+
+import math
+from fractions import Fraction
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.lowering.tile.elements.powers import is_multiplied_out
+from joinery.promotion.dtype import DType
+
+FLOATS = ["float16", "bfloat16", "float32", "float64"]
+EXPONENTS = [-64.0, -7.0, -3.0, -2.0, -1.0, -0.5, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.5, 10.0, 16.5, 31.0, 63.0, 64.0]
+SPECIAL = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan]
+
+
+def bases(dtype, exponent):
+    """Special values, and random ones over the whole range of the dtype and of the results, and about 1."""
+    rng = np.random.default_rng(7)
+    limits = np.finfo(np.float32) if dtype.name == "bfloat16" else np.finfo(dtype.numpy)
+    low, high = math.log2(float(limits.smallest_subnormal)), math.log2(float(limits.max))
+    ends = [low, high, low / exponent, high / exponent]
+    exponents = np.concatenate([
+        rng.uniform(low, high, 300), rng.uniform(-1, 1, 300), *[rng.uniform(end - 3, end + 3, 200) for end in ends]
+    ])  # fmt: skip
+    with np.errstate(over="ignore", under="ignore"):
+        values = np.exp2(np.clip(exponents, -1074, 1023)) * rng.choice([-1.0, 1.0], exponents.size)
+        return np.concatenate([SPECIAL, values]).astype(dtype.numpy)
+
+
+def powers(body, values, exponent, dtype):
+    b = body(i=len(values))
+    b.store(b.op("pow", b.load(values, ["i"]), b.const(exponent, dtype)), ["i"])
+    return b.run()[0]
+
+
+def exact(x, exponent):
+    """x ** exponent of a positive finite double: a fraction; of halves to 300 bits."""
+    base = Fraction(x)
+    if exponent == int(exponent):
+        return base ** int(exponent)
+    scale = 1 << 1500
+    root = Fraction(math.isqrt(base.numerator * scale * scale // base.denominator), scale)
+    return root ** int(2 * exponent)
+
+
+@pytest.mark.parametrize("exponent", EXPONENTS)
+@pytest.mark.parametrize("name", FLOATS)
+def test_results_are_close_to_the_exact_ones(body, name, exponent):
+    dtype = DType(name)
+    values = bases(dtype, exponent)
+    found = powers(body, values, exponent, dtype).astype(np.float64)
+    limits = np.finfo(np.float32) if name == "bfloat16" else np.finfo(dtype.numpy)
+    bits = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}[name]
+    least = Fraction(float(limits.smallest_subnormal)) * (2**16 if name == "bfloat16" else 1)
+    checked = 0
+    for x, y in zip(values.astype(np.float64), found, strict=True):
+        if not math.isfinite(x) or x == 0 or (x < 0 and exponent != int(exponent)):
+            with np.errstate(invalid="ignore"):
+                expected = np.float_power(x, exponent) if x else math.inf if exponent < 0 else 0.0
+            if not x and exponent == int(exponent) and int(exponent) % 2:
+                expected = math.copysign(expected, x)
+            same = (y, math.copysign(1, y)) == (expected, math.copysign(1, expected))
+            assert same or (math.isnan(y) and math.isnan(expected))
+            continue
+        truth = exact(abs(x), exponent)
+        negative = x < 0 and int(exponent) % 2 == 1
+        assert math.copysign(1, y) == (-1 if negative else 1), (x, y)
+        if math.isinf(y):
+            assert truth > Fraction(float(dtype.max_value)) * (1 - Fraction(1, 2 ** (bits - 1)))
+            continue
+        unit = max(least, Fraction(2) ** (_exponent(truth) - bits + 1))
+        is_small = truth < least * 2 ** (2 * bits)  # what roundings lost underflows
+        allowed = Fraction(3, 2) if exponent == -0.5 or is_small else Fraction(3, 5)
+        assert abs(abs(Fraction(y)) - truth) <= allowed * unit, (x, y)
+        checked += 1
+    assert checked > 300
+
+
+def _exponent(value):
+    """floor(log2(value)) of a positive fraction."""
+    guess = value.numerator.bit_length() - value.denominator.bit_length()
+    return guess if Fraction(2) ** guess <= value else guess - 1
+
+
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_most_results_are_rounded_correctly(body, name):
+    """A chain of products would miss a third of them."""
+    dtype = DType(name)
+    values = np.random.default_rng(1).uniform(0.9, 1.1, 2000).astype(dtype.numpy)
+    found = powers(body, values, 10.0, dtype)
+    truths = [_rounded(Fraction(float(x)) ** 10, dtype) for x in values]
+    right = [float(y) == truth for y, truth in zip(found, truths, strict=True)]
+    assert np.mean(right) > 0.999
+
+
+def _rounded(value, dtype):
+    """The nearest float of the dtype to a fraction about 1."""
+    unit = Fraction(2) ** (_exponent(value) - (23 if dtype.name == "float32" else 52))
+    return float(round(value / unit) * unit)
+
+
+def test_other_exponents_are_not_multiplied_out():
+    assert not any(map(is_multiplied_out, [0.0, -0.0, 65.0, -65.0, -1.5, 17.5, 1 / 3, math.inf, -math.inf, math.nan, 2.25]))
+    assert all(map(is_multiplied_out, EXPONENTS))
+
+
+@pytest.mark.parametrize("exponent", [0.0, 65.0, 1 / 3, 17.5, math.inf, -math.inf, math.nan])
+def test_other_exponents_give_what_c_gives(body, exponent):
+    values = np.array([*SPECIAL, 0.5, 2.0, 1.01], np.float32)
+    found = powers(body, values, exponent, DType("float32"))
+    with np.errstate(all="ignore"):
+        expected = np.float_power(values.astype(np.float64), np.float64(np.float32(exponent)))
+        np.testing.assert_allclose(found, expected.astype(np.float32), rtol=2.5e-7)
+
+
+@pytest.mark.parametrize(("exponent", "calls"), [(7.0, False), (2.5, False), (2.25, True)])
+def test_a_known_exponent_calls_no_function(exponent, calls):
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, (100,), "x")])
+    graph.output(graph.inputs[0] ** exponent)
+    assert ("math.powf" in jn.compile(graph, device="cpu", cache=False).kernels[0].ttir) is calls
