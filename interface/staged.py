@@ -18,7 +18,6 @@ from ..graph.ops.control import regions_of
 from ..graph.ops.host import is_host
 from ..graph.outline import Outline
 from ..graph.reference.control import run_on_host
-from ..graph.reference.data_sized import suppressed_boxes
 from ..graph.reference.evaluate import (
     bind_inputs,
     compute_host,
@@ -27,6 +26,7 @@ from ..graph.reference.evaluate import (
     require_checks,
     require_limits,
 )
+from ..graph.reference.host.data_sized import suppressed_boxes
 from ..graph.region import Region
 from ..graph.symbol import Symbol
 from ..graph.types import TensorType

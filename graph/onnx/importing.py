@@ -19,7 +19,7 @@ from ..dims.messages import LongSizeError
 from ..graph import Graph
 from ..location import Location, NodeLocation
 from ..reference.evaluate import evaluate
-from ..reference.strings import concatenated_bytes
+from ..reference.host.strings import concatenated_bytes
 from ..region import Region, is_compiled_region
 from ..symbol import Symbol
 from ..types import shape_text

@@ -28,16 +28,17 @@ from ..ops.control import regions_of
 from ..region import Region
 from ..symbol import Symbol
 from ..types import shape_text
-from . import data_sized as reference_data_sized
 from . import elementwise as reference_elementwise
-from . import images as reference_images
 from . import ordered as reference_ordered
 from . import quantization as reference_quantization
 from . import reductions as reference_reductions
-from . import strings as reference_strings
 from . import structure as reference_structure
 from .budget import require_addressed, require_memory
 from .control import run_control, run_on_host
+from .host import data_sized as reference_data_sized
+from .host import distinct as reference_distinct
+from .host import images as reference_images
+from .host import strings as reference_strings
 from .numerics import literal
 from .registry import REFERENCE, BoundSymbol
 
@@ -45,7 +46,7 @@ __all__ = ["REFERENCE", "BoundSymbol", "bind_inputs", "evaluate"]
 
 MODULES = (
     reference_elementwise, reference_reductions, reference_structure, reference_strings, reference_data_sized,
-    reference_images, reference_ordered, reference_quantization,
+    reference_distinct, reference_images, reference_ordered, reference_quantization,
 )  # fmt: skip
 """The modules whose import fills `REFERENCE`."""
 

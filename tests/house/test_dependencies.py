@@ -18,7 +18,7 @@ LAYERS = ("promotion", "graph", "lowering", "runtime", "interface")
 IMPORTED_AS = {"cuda-python": "cuda"}
 EXTRAS = {"interface/triton": {"triton", "torch", "pytest"}, "interface/torch": {"torch"},
           "interface/distributed": {"distributed", "ray"}, "graph/onnx": {"onnx"}, "lowering/prove/terms": {"z3"},
-          "graph/weights": {"safetensors", "gguf"}, "graph/reference/images.py": {"PIL"}}  # fmt: skip
+          "graph/weights": {"safetensors", "gguf"}, "graph/reference/host/images.py": {"PIL"}}  # fmt: skip
 """Libraries that the way into one of them, or into a format, imports when it is used."""
 
 

@@ -3,8 +3,8 @@
 Integer powers are products, those of halves a square root as well. In float32 and float64 each product takes along what its
 rounding lost, as a second number that the sum at the end adds: the result is within 0.6 ulp of the exact one (Graillat,
 "Accurate floating-point product and exponentiation", 2009), or 1.5 near denormal ones, where what roundings lost underflows. A
-chain of products would be off by half an ulp for each, and twice what it was before for each square. 16-bit floats are multiplied
-in float32, which holds many more bits than they do.
+chain of products would be off by half an ulp for each, and twice what it was before for each square. 16-bit floats are
+multiplied in float32, which holds many more bits than they do.
 """
 
 from __future__ import annotations

@@ -77,6 +77,48 @@ def test_unique_is_that_of_numpy(dtype: str, axis: int | None) -> None:
         np.testing.assert_array_equal(one.astype(np.float64), other.reshape(one.shape))
 
 
+NUMBERS = {
+    "few of a small range": lambda rng, kind: rng.integers(0, 7, 500),
+    "small range of many": lambda rng, kind: rng.integers(0, 100, 20_000),
+    "wide range": lambda rng, kind: rng.integers(0, 2**62, 500),
+    "both ends": lambda rng, kind: [kind.min_value, kind.max_value, 0, kind.max_value, kind.min_value, 1],
+    "the upper end": lambda rng, kind: [kind.max_value - each for each in (3, 0, 5, 0)],
+    "one": lambda rng, kind: [3],
+    "none": lambda rng, kind: [],
+}
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("numbers", NUMBERS)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "uint64", "float64", "float32"])
+def test_unique_of_numbers_counts_or_sorts(dtype: str, numbers: str, ordered: bool) -> None:
+    kind = jn.DType(dtype)
+    made = NUMBERS[numbers](np.random.default_rng(3), kind)
+    x = np.array([int(each) % 2 ** (kind.bits - 1) if "range" in numbers else each for each in made]).astype(kind.numpy)
+    g = jn.Graph("g", [jn.TensorType(dtype, ("n",), name="x")])
+    g.output(*jn.unique(g.inputs[0], sorted=ordered))
+    seen: dict[Any, int] = {}
+    for number, each in enumerate(x.tolist()):
+        seen.setdefault(each, number)
+    distinct = sorted(seen) if ordered else list(seen)
+    values, first, inverse, counts = both(g, x)
+    assert values.tolist() == distinct
+    assert first.tolist() == [seen[each] for each in distinct]
+    assert inverse.tolist() == [distinct.index(each) for each in x.tolist()]
+    assert counts.tolist() == [x.tolist().count(each) for each in distinct]
+
+
+def test_unique_takes_the_first_of_equal_numbers() -> None:
+    x = np.array([[1.0, -0.0, 0.0, np.nan, -0.0, np.nan, -np.inf]])
+    g = jn.Graph("g", [jn.TensorType(jn.float64, (1, "n"), name="x")])
+    g.output(*jn.unique(g.inputs[0], axis=1))
+    values, first, inverse, counts = both(g, x)
+    assert values.shape == (1, 4)
+    assert str(values[0].tolist()) == "[-inf, -0.0, 1.0, nan]"
+    assert first.tolist() == [6, 1, 0, 3]
+    assert (inverse.tolist(), counts.tolist()) == ([2, 1, 1, 3, 1, 3, 0], [1, 3, 1, 2])
+
+
 def test_unique_in_order_of_appearance_and_with_nan() -> None:
     g = jn.Graph("g", [jn.TensorType(jn.float32, ("n",), name="x")])
     g.output(*jn.unique(g.inputs[0], sorted=False))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from ...promotion.arrays import Array
-from ...promotion.dtype import DType, string
-from ...promotion.errors import UserError
-from ..ops.attributes import parsed_options
-from .registry import BoundSymbol, row
+from ....promotion.arrays import Array
+from ....promotion.dtype import string
+from ....promotion.errors import UserError
+from ...ops.attributes import parsed_options
+from ..registry import BoundSymbol, row
 
 
 def _options(symbol: BoundSymbol) -> Mapping[str, Any]:
@@ -54,45 +53,6 @@ def require(symbol: BoundSymbol, x: Array, holds: Array) -> Array:
     if not holds:
         raise UserError(_options(symbol)["problem"])
     return x
-
-
-@row("unique")
-def unique(symbol: BoundSymbol, x: Array) -> Array:
-    options = _options(symbol)
-    axis = options["axis"]
-    first, inverse, counts = _distinct(x, symbol.inputs[0].dtype, axis)
-    if not options["sorted"]:  # in order of appearance
-        order = np.argsort(first, kind="stable")
-        rank = np.empty_like(order)
-        rank[order] = np.arange(order.size)
-        first, inverse, counts = first[order], rank[inverse], counts[order]
-    match options["part"]:
-        case "values":
-            return np.take(x, first, axis)
-        case "first":
-            return first.astype(np.int64)
-        case "inverse":
-            return inverse.astype(np.int64)
-    return counts.astype(np.int64)
-
-
-def _distinct(x: Array, dtype: DType, axis: int) -> tuple[Array, Array, Array]:
-    """Return the first position, the number by position, and the count of each distinct slice, in ascending order.
-
-    Slices are compared from their first element on; NaN equals NaN and comes last.
-    """
-    rows = np.moveaxis(x, axis, 0).reshape(x.shape[axis], math.prod(x.shape[:axis] + x.shape[axis + 1 :]))
-    if not len(rows):
-        empty = np.zeros(0, np.int64)
-        return empty, empty, empty
-    if dtype is string:
-        codes = np.unique(rows.reshape(-1), return_inverse=True)[1].reshape(rows.shape)
-    elif dtype.is_float:  # values as ranks: NumPy does not order NaN in rows
-        codes = np.unique(rows.astype(np.float64), return_inverse=True)[1].reshape(rows.shape)
-    else:
-        codes = rows
-    _, first, inverse, counts = np.unique(codes, axis=0, return_index=True, return_inverse=True, return_counts=True)
-    return first, inverse.reshape(-1), counts
 
 
 _CHUNK = 64

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ...promotion.arrays import Array
-from ...promotion.dtype import string
-from ...promotion.errors import UserError
-from ..constants import MAX_TEXT_BYTES, TEXT_ENTRY, require_few_texts, text_bytes
-from ..ops.attributes import parsed_options
-from .patterns import Pattern
-from .registry import BoundSymbol, row
+from ....promotion.arrays import Array
+from ....promotion.dtype import string
+from ....promotion.errors import UserError
+from ...constants import MAX_TEXT_BYTES, TEXT_ENTRY, require_few_texts, text_bytes
+from ...ops.attributes import parsed_options
+from ..patterns import Pattern
+from ..registry import BoundSymbol, row
 
 _POINTER = 8
 

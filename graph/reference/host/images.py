@@ -8,10 +8,10 @@ import math
 
 import numpy as np
 
-from ...promotion.arrays import Array
-from ...promotion.errors import UnsupportedError, UserError
-from ..ops.attributes import parsed_options
-from .registry import BoundSymbol, row
+from ....promotion.arrays import Array
+from ....promotion.errors import UnsupportedError, UserError
+from ...ops.attributes import parsed_options
+from ..registry import BoundSymbol, row
 
 MAX_PIXELS = 1 << 28
 """Most pixels of a picture: a file of a few bytes can claim any size."""
