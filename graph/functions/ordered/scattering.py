@@ -126,7 +126,8 @@ def scatter_nd(
         with_mode("scatter_nd", positions[..., number], extent, number, mode, _MODES, operands)
         for number, extent in enumerate(indexed)
     ]
-    linear = primitives.reshape(_linear(positions, columns, indexed, count), (slices, 1))
+    # One position is in range or not as it is: scatter drops those that are not.
+    linear = primitives.reshape(columns[0] if depth == 1 else _linear(positions, columns, indexed, count), (slices, 1))
     table, rows = primitives.reshape(data, (count, inner)), primitives.reshape(values, (slices, inner))
     written = _scattered("scatter_nd", table, rows, primitives.broadcast_to(linear, (slices, inner)), 0, reduction)
     return primitives.reshape(written, data.shape)

@@ -67,6 +67,8 @@ def bincount(
     wide = apply("minimum", symbol, 1 << 62) if symbol.dtype.kind == "uint" and symbol.dtype.bits == 64 else symbol
     numbers = primitives.cast(wide, int64)
     size = _largest(numbers, least) if length is None else as_extent(length, f"{op}: length")
+    if symbol.dtype.kind == "uint":
+        return _counted(symbol, None, added, size)
     return _counted(numbers, apply("greater_equal", numbers, 0), added, size)
 
 
@@ -93,11 +95,11 @@ def _added(op: str, x: Symbol, weights: TensorLike | None) -> Symbol:
     return primitives.cast(given, accumulated(op, given, None))
 
 
-def _counted(positions: Symbol, holds: Symbol, added: Symbol, size: Extent) -> Symbol:
-    """Return sums of what is added at each position from 0 to `size`, of elements that a condition holds for."""
+def _counted(positions: Symbol, holds: Symbol | None, added: Symbol, size: Extent) -> Symbol:
+    """Return sums of what is added at each position from 0 to `size`, of elements that a condition holds for, or of all."""
     work = accumulator(added.dtype)
     start = primitives.broadcast_to(positions.graph.scalar(0, work), (size,))
-    kept = apply("where", holds, positions, 1 << 62)  # out of range, where a scatter drops them
+    kept = positions if holds is None else apply("where", holds, positions, 1 << 62)  # out of range: a scatter drops them
     total = apply("scatter", start, kept, primitives.cast(added, work), axis=0, reduction="add")
     return primitives.cast(total, added.dtype)
 

@@ -126,19 +126,31 @@ class _Scatter(_Ordered):
         return grid
 
     def _update(self, frame: Frame, start: Index, stop: Index) -> None:
-        b, target, dtype = self.builder, self.value.attrs["target"], self.value.dtype
+        b, target = self.builder, self.value.attrs["target"]
         position, update = (frame.block(operand) for operand in self.value.operands[1:])
         base, terms = frame.position(self.line_address(frame, (target,)), [(self._index(position), self.step(target))])
         order = union(position.dims, update.dims, *[term.dims for term in terms])
         at = frame.expand(position, order) if order else frame.scalar_value(position)
         low, high = (self._limit(bound, order) for bound in (start, stop))
-        above, below = b.cmpi("sge", at, low), b.cmpi("slt", at, high)
-        mask = self.all_of([above, below, frame.mask(order) if order else None])
+        if start == 0 and isinstance(start, int):  # what is negative is above all sizes as an unsigned number
+            inside = [b.cmpi("ult", at, high)]
+        else:
+            inside = [b.cmpi("sge", at, low), b.cmpi("slt", at, high)]
+        mask = self.all_of([*inside, frame.mask(order) if order else None])
         pointers = frame.pointers(self.store.buffer, base, terms, order)
-        new = frame.expand(update, order) if order else frame.scalar_value(update)
-        kind = self.value.attrs["kind"]
+        if order:
+            self._apply(pointers, frame.expand(update, order), mask, order)
+            return
+        new = frame.scalar_value(update)
+        branch = b.if_(mask)
+        with branch.then():
+            self._apply(pointers, new, None, order)
+
+    def _apply(self, pointers: SSAValue, new: SSAValue, mask: SSAValue | None, order: tuple[Dimension, ...]) -> None:
+        """Stores an update, or what it and the element there make."""
+        b, dtype, kind = self.builder, self.value.dtype, self.value.attrs["kind"]
         if kind != "none":
-            other = b.const(0, memory_type(dtype), shape(order))
+            other = None if mask is None else b.const(0, memory_type(dtype), shape(order))
             old = scalar.from_memory(b, b.load(pointers, mask, other), dtype)
             call = scalar.Call(b, _COMBINE[kind], (dtype, dtype), dtype, {}, (None, None))
             new = scalar.emit(call, [old, new])
