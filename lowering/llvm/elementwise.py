@@ -18,7 +18,7 @@ from ...promotion.dtype import BY_MLIR_NAME
 from ...promotion.errors import UnsupportedError
 from ..tt.facts import APPROXIMATE, CONTRACT, IN_RANGE, NOT_POSITIVE, PORTABLE, REDUCED, SHORT, WEIGHT, allows
 from ..tt.types import numpy_dtype, scalar_type
-from . import conversions
+from . import conversions, halves
 from .calls import emit_call
 from .ir import Function, mangle
 from .math import approximate
@@ -399,6 +399,10 @@ def emit_map(
         case division.DIVIDE:
             facts = (fact in attrs for fact in (IN_RANGE, division.ROUNDED, division.BOUNDED))
             return division.divide(f, xs[0], operands[1], operands[2], *facts)
+        case halves.LOW | halves.HIGH:
+            return halves.half(f, xs[0], op == halves.HIGH)
+        case halves.JOINED:
+            return halves.joined(f, *xs)
         case conversions.NEAREST:
             return conversions.nearest_integer(f, xs[0], attrs)
         case "tt.extern_elementwise":

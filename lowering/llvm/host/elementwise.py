@@ -13,12 +13,16 @@ from ..quotients import division
 from ..syntax import attributes, element_name, is_tensor, shape_of
 from ..values import V, integer, is_integer
 from .codes.fours import sum_of_four
+from .codes.halves import halves
 from .codes.nearest import clamped, inverse_of, moved_code, narrowed_code, nearest_code, to_be_rounded
 from .context import KernelContext
 from .memory.affine import OPPOSITE, WIDENING, bound_of, fold
 from .memory.offsets import LOWEST, is_static, may_bound, may_widen
 from .nodes import Affine, Map, Node, Splat
 from .scalars import is_constant
+
+_HALVES = frozenset({("arith.trunci", "i32", "i64"), ("arith.ori", "i64", "i64")})
+"""Operations, with their elements and those of their first operands, that halves of 64-bit integers are written with."""
 
 
 def lower_elementwise(k: KernelContext, op: Operation) -> None:
@@ -113,6 +117,10 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
         return k.shallow(code)
     if elem == "i32" and len(operands) == 2 and (four := sum_of_four(op.name, operands, k.ev.target)) is not None:
         return k.shallow(four)
+    if (op.name, elem, operands[0].elem) in _HALVES:
+        found = halves(op.name, operands, lambda node: id(node) not in k.ev.replacement)
+        if found is not None:
+            return k.shallow(found)
     if op.name == "math.roundeven" and isinstance(operands[0], Map) and id(operands[0]) not in k.ev.replacement:
         operands = [to_be_rounded(operands[0])]
     if op.name == "arith.fptosi" and elem == "i32" and operands[0].elem == "f32" and clamped(operands[0]) is not None:

@@ -217,6 +217,8 @@ def shift_left(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> S
     """Emits a left shift, which is 0 for an amount outside [0, width). As an unsigned number a negative
     amount is large."""
     a, amount = operands
+    if _is_in_range(amount, dtype):
+        return b.binary("arith.shli", a, amount)
     outside = b.cmpi("uge", amount, like(b, dtype.bits, amount))
     zero = like(b, 0, a)
     return b.select(outside, zero, b.binary("arith.shli", a, b.select(outside, like(b, 0, amount), amount)))
@@ -226,11 +228,19 @@ def shift_right(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> 
     """Emits a right shift, arithmetic for signed integers, where shifting by width - 1 leaves the sign, as
     every larger amount does."""
     a, amount = operands
+    if _is_in_range(amount, dtype):
+        return b.binary("arith.shrsi" if dtype.kind == "int" else "arith.shrui", a, amount)
     outside = b.cmpi("uge", amount, like(b, dtype.bits, amount))
     if dtype.kind == "int":
         return b.binary("arith.shrsi", a, b.select(outside, like(b, dtype.bits - 1, amount), amount))
     shifted = b.binary("arith.shrui", a, b.select(outside, like(b, 0, amount), amount))
     return b.select(outside, like(b, 0, a), shifted)
+
+
+def _is_in_range(amount: SSAValue, dtype: DType) -> bool:
+    """Returns whether the amount of a shift is a constant from 0 to less than the width."""
+    known = constant_of(amount)
+    return known is not None and 0 <= known < dtype.bits
 
 
 def negate_integer(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:

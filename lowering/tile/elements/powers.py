@@ -44,8 +44,8 @@ def known_power(b: BlockBuilder, x: SSAValue, exponent: float, dtype: DType) -> 
 
 def _power(f: Floats, x: SSAValue, exponent: float, is_wide: bool) -> SSAValue:
     """Emits the power; `is_wide` where the result has fewer bits than x's type, so that roundings need not be kept."""
-    if exponent == -1.0:
-        return f.div(1.0, x)
+    if exponent in (-1.0, 2.0):  # rounded once
+        return f.div(1.0, x) if exponent < 0 else f.mul(x, x)
     if exponent != int(exponent):
         return _power_of_root(f, x, exponent, is_wide)
     base: Pair = (x, None)

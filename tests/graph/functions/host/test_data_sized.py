@@ -94,7 +94,8 @@ NUMBERS = {
 def test_unique_of_numbers_counts_or_sorts(dtype: str, numbers: str, ordered: bool) -> None:
     kind = jn.DType(dtype)
     made = NUMBERS[numbers](np.random.default_rng(3), kind)
-    x = np.array([int(each) % 2 ** (kind.bits - 1) if "range" in numbers else each for each in made]).astype(kind.numpy)
+    drawn = [int(each) % 2 ** (kind.bits - 1) if "range" in numbers else each for each in made]
+    x = np.array(drawn, kind.numpy)
     g = jn.Graph("g", [jn.TensorType(dtype, ("n",), name="x")])
     g.output(*jn.unique(g.inputs[0], sorted=ordered))
     seen: dict[Any, int] = {}
