@@ -395,9 +395,11 @@ def emit_map(
         case "math.absi":
             return f.intrinsic("smax", [xs[0], f.binary("sub", const(0, xs[0].type), xs[0])])
         case division.RECIPROCAL:
-            return division.reciprocal(f, xs[0], division.ROUNDED in attrs)
+            return division.reciprocal(f, xs[0], division.ROUNDED in attrs or division.COARSE in attrs, xs[1:])
+        case division.DIVIDE if division.FACTORS in attrs:
+            return division.by_factors(f, xs[0], attrs[division.FACTORS])
         case division.DIVIDE:
-            facts = (fact in attrs for fact in (IN_RANGE, division.ROUNDED, division.BOUNDED))
+            facts = (fact in attrs for fact in (IN_RANGE, division.ROUNDED, division.BOUNDED, division.COARSE))
             return division.divide(f, xs[0], operands[1], operands[2], *facts)
         case halves.LOW | halves.HIGH:
             return halves.half(f, xs[0], op == halves.HIGH)

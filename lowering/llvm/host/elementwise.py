@@ -14,6 +14,7 @@ from ..syntax import attributes, element_name, is_tensor, shape_of
 from ..values import V, integer, is_integer
 from .codes.fours import sum_of_four
 from .codes.halves import halves
+from .codes.integer_quotients import integer_quotient
 from .codes.nearest import clamped, inverse_of, moved_code, narrowed_code, nearest_code, to_be_rounded
 from .context import KernelContext
 from .memory.affine import OPPOSITE, WIDENING, bound_of, fold
@@ -106,6 +107,9 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
             if begin is not None and may_bound(k, op, operands):
                 facts["begin"] = begin
     if op.name in ("arith.divf", "tt.precise_divf", "tt.approx_divf") and elem == "f32":
+        short = integer_quotient(operands[0], operands[1], facts)
+        if short is not None:
+            return k.shallow(short)
         inverse = inverse_of(operands[1])
         if inverse is not None:
             return k.shallow(Map(shape, elem, division.DIVIDE, (*operands, inverse), facts))

@@ -28,6 +28,15 @@ Small dividends, whose quotient may be another small number, give 0 with their o
 _SMALLEST_DIVISOR, _LARGEST_DIVISOR = 2.0**-20, 2.0**40
 _SMALLEST = (127 - 80) << 24  # without the sign, as bits shifted left by one
 
+COARSE = "joinery.coarse"
+"""Of a quotient whose dividends are 0 or at least 2^-80, and at most 2^80, where its reciprocal is not NaN.
+
+Of a reciprocal: it is NaN for negative divisors, and where one of the operands after the first is not 0 and too small or large.
+"""
+_SMALLEST_TERM, _LARGEST_TERM = 2.0**-50, 2.0**40
+FACTORS = "joinery.factors"
+"""Of a quotient that is a product with one number, or fma(a, h, a · l) with two."""
+
 BOUNDED = "joinery.bounded"
 """Of a quotient, rounded next, of a dividend that is NaN or not too large by a divisor that is known and usable."""
 
@@ -37,11 +46,16 @@ def is_usable(divisor: float) -> bool:
     return _SMALLEST_DIVISOR <= divisor <= _LARGEST_DIVISOR
 
 
-def reciprocal(f: Function, b: V, positive: bool = False) -> V:
-    """Returns 1/b, or NaN for a b that needs a real division. positive: negative ones do."""
-    size = b if positive else f.intrinsic("fabs", [b])
-    low, high = (const(x, b.type) for x in (_SMALLEST_DIVISOR, _LARGEST_DIVISOR))
-    usable = f.binary("and", f.fcmp("oge", size, low), f.fcmp("ole", size, high))
+def reciprocal(f: Function, b: V, positive: bool = False, terms: Sequence[V] = ()) -> V:
+    """Returns 1/b, or NaN for a b that needs a real division. positive: negative ones do. terms: as `COARSE` has them."""
+
+    def is_between(x: V, low: float, high: float) -> V:
+        return f.binary("and", f.fcmp("oge", x, const(low, b.type)), f.fcmp("ole", x, const(high, b.type)))
+
+    usable = is_between(b if positive else f.intrinsic("fabs", [b]), _SMALLEST_DIVISOR, _LARGEST_DIVISOR)
+    for term in terms:
+        inside = is_between(f.intrinsic("fabs", [term]), _SMALLEST_TERM, _LARGEST_TERM)
+        usable = f.binary("and", usable, f.binary("or", inside, f.fcmp("oeq", term, const(0.0, b.type))))
     return f.select(usable, f.binary("fdiv", const(1.0, b.type), b), const(float("nan"), b.type))
 
 
@@ -55,12 +69,27 @@ def invariants(f: Function, b: V, y: V, n: int) -> tuple[V, V, V, V]:
     return f.splat(b, n), f.splat(y, n), f.splat(f.fneg(y), n), f.splat(least, n)
 
 
-def divide(f: Function, a: V, b: V, y: V, not_negative: bool = False, rounded: bool = False, bounded: bool = False) -> V:
+def is_usable_at_all(f: Function, y: V) -> V:
+    """Returns whether a reciprocal is a number."""
+    return f.fcmp("ord", y, y)
+
+
+def by_factors(f: Function, a: V, factors: Sequence[float]) -> V:
+    """Divides by a number of which these are the factors; see `FACTORS`."""
+    h, *rest = (const(factor, a.type) for factor in factors)
+    return f.fma(a, h, f.binary("fmul", a, rest[0])) if rest else f.binary("fmul", a, h)
+
+
+def divide(
+    f: Function, a: V, b: V, y: V, not_negative: bool = False, rounded: bool = False, bounded: bool = False,
+    coarse: bool = False,
+) -> V:  # fmt: skip
     """Divides float32 a by b, where y is `reciprocal(b)`; only vectors divided by one number avoid the fdiv instruction.
 
     The quotients are computed before they are looked at. Dividends that are too large, infinite or NaN make NaN of them, so
     that what is tested beforehand are small dividends. All registers of a vector share the branch. not_negative: neither is a.
     rounded: the quotient is rounded to a whole number next (`ROUNDED`), and no dividend is too small. bounded: nor too large.
+    coarse: none is either unless y is NaN (`COARSE`).
     """
     n = lanes(a.type)
     if n == 1 or lanes(b.type) > 1:
@@ -73,6 +102,8 @@ def divide(f: Function, a: V, b: V, y: V, not_negative: bool = False, rounded: b
     quotient = f.fma(f.fma(start, divisor, f.fneg(a)), opposite, start)
     if bounded:
         return quotient
+    if coarse:
+        return _unless(f, is_usable_at_all(f, y), quotient, a, divisor)
     each = min(n, 16 if "avx512f" in f.module.features else 8 if "avx2" in f.module.features else 4)
     parts = [range(first, first + each) for first in range(0, n, each)]
     sizes, found = ([v if len(parts) == 1 else f.shuffle(v, v, part) for part in parts] for v in (size, quotient))
@@ -83,15 +114,20 @@ def divide(f: Function, a: V, b: V, y: V, not_negative: bool = False, rounded: b
     for part in [] if rounded else sizes:
         usable = _and(f, usable, f.icmp("uge", part, smallest))
     assert usable is not None
+    return _unless(f, f.intrinsic("vector.reduce.and", [usable], "i1"), quotient, a, divisor)
+
+
+def _unless(f: Function, usable: V, quotient: V, a: V, divisor: V) -> V:
+    """Emits the quotient where it is usable, else divides."""
     quick, real, done = f.label("quick"), f.label("divide"), f.label("quotient")
     f.branch(quick)
     f.start(quick)
-    f.cond_branch(f.intrinsic("vector.reduce.and", [usable], "i1"), done, real)
+    f.cond_branch(usable, done, real)
     f.start(real)
     divided = f.binary("fdiv", a, divisor)
     f.branch(done)
     f.start(done)
-    return f.phi(vector("float", n), [(quotient, quick), (divided, real)])
+    return f.phi(a.type, [(quotient, quick), (divided, real)])
 
 
 def _and(f: Function, so_far: V | None, condition: V) -> V:

@@ -6,6 +6,7 @@ before it is rounded, no NaN is looked for, and what stores the code clamps it: 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,12 +23,15 @@ from .quotients import two_factors
 LARGEST_CODE = 1 << 16
 
 
-def inverse_of(divisor: Node, facts: dict[str, Any] | None = None) -> Node | None:
-    """Returns the reciprocal of a block that has fewer values than elements, as a node of its own: computed once per value."""
+def inverse_of(divisor: Node, facts: dict[str, Any] | None = None, terms: Sequence[Node] = ()) -> Node | None:
+    """Returns the reciprocal of a block that has fewer values than elements, as a node of its own: computed once per value.
+
+    terms: single numbers that decide, too, whether the reciprocal may be used.
+    """
     match divisor:
         case Splat():
             one = Splat((), divisor.elem, divisor.value)
-            return View(divisor.shape, divisor.elem, Map((), "f32", division.RECIPROCAL, (one,), facts or {}), ())
+            return View(divisor.shape, divisor.elem, Map((), "f32", division.RECIPROCAL, (one, *terms), facts or {}), ())
         case View() if any(n > 1 and d not in divisor.dims for d, n in enumerate(divisor.shape)):
             source = divisor.source
             inverse = Map(source.shape, "f32", division.RECIPROCAL, (source,), facts or {})
@@ -41,7 +45,8 @@ def to_be_rounded(node: Map) -> Map:
         return node
     inverse = inverse_of(node.operands[1], {division.ROUNDED: True})
     assert inverse is not None
-    return Map(node.shape, node.elem, node.op, (*node.operands[:2], inverse), {**node.attrs, division.ROUNDED: True})
+    facts = {name: fact for name, fact in node.attrs.items() if name not in (division.FACTORS, division.COARSE)}
+    return Map(node.shape, node.elem, node.op, (*node.operands[:2], inverse), {**facts, division.ROUNDED: True})
 
 
 def clamped(node: Node) -> tuple[Node, float, float] | None:

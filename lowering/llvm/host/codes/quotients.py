@@ -22,9 +22,7 @@ _AROUND = 8
 def two_factors(divisor: float, low: int, high: int) -> tuple[float, float] | None:
     """Returns h and l for quotients that are rounded to a whole number and clamped to [low, high]; None if they do not do."""
     s = np.float32(divisor)
-    h = np.float32(1.0 / float(s))
-    rest = 1.0 - float(h) * float(s)  # exact: both have 24 bits
-    lower = np.float32(rest / float(s))
+    h, lower = halves_of_reciprocal(divisor)
     if float(s) != divisor or 0 < abs(float(lower)) < 2.0**-100 or high - low > 1 << 12:
         return None
     steps = np.arange(low, high, dtype=np.float64) + 0.5
@@ -34,13 +32,20 @@ def two_factors(divisor: float, low: int, high: int) -> tuple[float, float] | No
     below = np.floor(steps)[:, None]
     with np.errstate(over="ignore", invalid="ignore"):
         quotient = np.rint(x / s)
-    same = np.rint(_fused(x, h, x * lower)) == quotient
+    same = np.rint(fused(x, h, x * lower)) == quotient
     stepping = (quotient == below).any(1) & (quotient == below + 1).any(1)
     whole = ((quotient == below) | (quotient == below + 1)).all()
     return (float(h), float(lower)) if bool(same.all() and stepping.all() and whole) else None
 
 
-def _fused(x: Any, factor: Any, added: Any) -> Any:
+def halves_of_reciprocal(divisor: float) -> tuple[Any, Any]:
+    """Returns h and l in float32, whose sum is 1 / divisor to twice the precision."""
+    h = np.float32(1.0 / divisor)
+    rest = 1.0 - float(h) * divisor  # exact: both have 24 bits
+    return h, np.float32(rest / divisor)
+
+
+def fused(x: Any, factor: Any, added: Any) -> Any:
     """Returns x · factor + added in float32, rounded once.
 
     The product is exact in float64. Their sum is rounded to odd there (S. Boldo, G. Melquiond, 2008), and then to nearest.

@@ -33,9 +33,12 @@ def spread(ev: Evaluator, nodes: Sequence[Node], coordinates: Coordinates, n: in
         if any(operand.elem in ("ptr", "i1") for operand in node.operands):
             continue
         values = [ev.at(operand, coordinates) if _is_known(ev, operand, coordinates) else None for operand in node.operands]
-        if node.op == division.DIVIDE and values[1] is not None and values[2] is not None:
+        is_corrected = node.op == division.DIVIDE and division.FACTORS not in node.attrs
+        if is_corrected and values[1] is not None and values[2] is not None:
             if lanes(values[1].type) == 1:
                 division.invariants(ev.f, values[1], values[2], n)
+                if division.COARSE in node.attrs:
+                    division.is_usable_at_all(ev.f, values[2])
             continue
         for value in values:
             if value is not None and lanes(value.type) == 1 and not is_constant(value):
