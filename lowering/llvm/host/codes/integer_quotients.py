@@ -21,7 +21,7 @@ from .magnitudes import limits
 from .nearest import inverse_of
 from .quotients import fused, halves_of_reciprocal
 
-_MOST = 1 << 16
+_MAX = 1 << 16
 """Integers up to which all quotients are tried."""
 _SMALLEST, _LARGEST = 2.0**-20, 2.0**20
 """Factors and divisors that leave what is not 0 above 2^-20, and its last place above 2^-44."""
@@ -31,7 +31,7 @@ def integer_quotient(dividend: Node, divisor: Node, facts: Mapping[str, Any]) ->
     """Returns a quotient that needs no test for each vector; None for any other one."""
     number = _constant(divisor)
     found = None if number is None else _integers(dividend)
-    if number is not None and found is not None and found[1] - found[0] < _MOST:
+    if number is not None and found is not None and found[1] - found[0] < _MAX:
         factors = _factors(number, *found)
         if factors is not None:
             return Map(dividend.shape, "f32", division.DIVIDE, (dividend, divisor), {**facts, division.FACTORS: factors})
