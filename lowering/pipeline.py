@@ -22,6 +22,7 @@ from .graph_passes.expand import expand
 from .graph_passes.weight_packing import ConstantLayout
 from .graph_passes.whole_lines import WholeLines
 from .graph_passes.wide import split_complex128
+from .graph_passes.winograd import convolutions_apart
 from .launch_checks import check_messages
 from .nest import Buffer, Extent, size_text
 from .schedule.plan import schedule
@@ -45,7 +46,7 @@ def tile_graph(graph: Graph, backend: Backend[L], options: Options) -> Tiled:
     """Returns the block programs of a finished graph, after the passes that belong to its numerics."""
     is_free = backend.sorted_bytes > 0 and options.numerics != "reproducible"
     lines = WholeLines(backend.sorted_bytes, is_free, is_free)
-    tiled = backend.tile(backend.lay_out(scheduled(expanded(graph, lines)), options), options)
+    tiled = backend.tile(backend.lay_out(scheduled(expanded(graph, lines), is_free), options), options)
     run_tiled_pipeline([program.func for program in tiled.programs], options.numerics)
     return tiled
 
@@ -61,9 +62,14 @@ def expanded(graph: Graph, lines: WholeLines) -> Expanded:
     return Expanded(graph, *split_complex128(keep_channels_last(expand(graph, lines))))
 
 
-def scheduled(expanded: Expanded) -> Scheduled:
-    """Fuses the graph into loop nests in execution order, and assigns memory to the values between them."""
-    return Scheduled(expanded, schedule(expanded.graph) if expanded.block is None else schedule_block(expanded.block))
+def scheduled(expanded: Expanded, in_tiles: bool = False) -> Scheduled:
+    """Fuses the graph into loop nests in execution order, and assigns memory to the values between them.
+
+    in_tiles: whether the target computes convolutions in tiles of their results.
+    """
+    if expanded.block is not None:
+        return Scheduled(expanded, schedule_block(expanded.block))
+    return Scheduled(expanded, schedule(expanded.graph, convolutions_apart(expanded.graph) if in_tiles else ()))
 
 
 def block_texts(graph: Graph, backend: Backend[L], options: Options, locations: bool) -> dict[str, str]:

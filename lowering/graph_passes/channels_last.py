@@ -63,6 +63,7 @@ class _Rewriting:
         self.graph, self.target = graph, graph.rewriting()
         self.values: dict[int, Permuted] = {}
         self._plain: dict[int, Symbol] = {}  # of values under a permutation, the symbol that performs it
+        self._of_products = _windows_of_products(graph)
 
     def run(self) -> Graph:
         for symbol in self.graph.symbols:
@@ -163,6 +164,8 @@ class _Rewriting:
                 changed = {"axes": tuple(sorted([order[axis] for axis in attrs["axes"]]))}
             case "cumsum":
                 changed = {**attrs, "axis": order[attrs["axis"]]}
+            case "windows" if symbol.id in self._of_products and len(order) - 1 in [order[axis] for axis in attrs["axes"]]:
+                return None  # its rows would have channels apart: with one axis of space, the first order is the last one too
             case "windows":
                 changed = {**attrs, "axes": tuple([order[axis] for axis in attrs["axes"]])}
                 order = (*order, *range(len(order), len(symbol.shape)))
@@ -189,6 +192,18 @@ class _Rewriting:
         if long != sorted(long):
             return None
         return self._made(self.target.adopt(symbol, (value.base,)))
+
+
+def _windows_of_products(graph: Graph) -> frozenset[int]:
+    """Returns the ids of windows that products read, through views."""
+    found: set[int] = set()
+    pending = [symbol.inputs[0] for symbol in graph.symbols if symbol.op.name == "matmul"]
+    while pending:
+        symbol = pending.pop()
+        if symbol.op.kind == "view" and symbol.id not in found:
+            found.add(symbol.id)
+            pending += symbol.inputs
+    return frozenset([number for number in found if graph.symbols[number].op.name == "windows"])
 
 
 def _scattered(values: Sequence[Extent], order: Axes) -> tuple[Extent, ...]:

@@ -31,12 +31,15 @@ one. It is the same contraction still, and programs compute it as one where a re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
 from ...graph.dims.dim import ceil_div
+from ...graph.graph import Graph
+from ...graph.symbol import Symbol
 from ...promotion.dataclass import dataclass
+from ...promotion.dtype import float32
 from ..choices.model_schedule import ALGORITHMS, Algorithm
 from ..nest import Affine, Axis, Buffer, Extent, Nest, Store, Value
 from ..tile.cost_models.axes import capped
@@ -109,6 +112,50 @@ def convolution_of(nest: Nest) -> Convolution | None:
     if rows is None or columns is None or rows == columns:
         return None
     return Convolution(nest, product, product.n, rows, columns, right, channels, count)
+
+
+def convolutions_apart(graph: Graph) -> frozenset[int]:
+    """Returns the ids of products that may be computed in tiles and are permuted to channels first next.
+
+    Stored with channels apart, the results of a tile would be written one number at a time, which takes as long as the
+    products: a kernel that permutes them takes a twentieth of that.
+    """
+    readers: dict[int, list[Symbol]] = {}
+    for symbol in graph.symbols:
+        for operand in symbol.inputs:
+            readers.setdefault(operand.id, []).append(symbol)
+    return frozenset([s.id for s in graph.symbols if _is_in_tiles(s) and _is_permuted(s, readers)])
+
+
+def _is_in_tiles(symbol: Symbol) -> bool:
+    """Returns whether a symbol is a 3 × 3 convolution with enough channels and filters."""
+    if symbol.op.name != "matmul" or symbol.dtype is not float32:
+        return False
+    windows, filters = symbol.inputs
+    while filters.op.name == "reshape":
+        filters = filters.inputs[0]
+    while windows.op.name in ("reshape", "permute"):
+        windows = windows.inputs[0]
+    if windows.op.name != "windows" or filters.op.name not in ("constant", "weight") or len(filters.shape) != 4:
+        return False
+    attrs, (channels, count) = windows.attrs, filters.shape[2:]
+    steps = (attrs["sizes"], attrs["strides"], attrs["dilations"])
+    large = isinstance(channels, int) and channels >= MIN_CHANNELS and isinstance(count, int) and count >= MIN_FILTERS
+    return large and steps == ((TAPS, TAPS), (1, 1), (1, 1))
+
+
+def _is_permuted(symbol: Symbol, readers: Mapping[int, Sequence[Symbol]]) -> bool:
+    """Returns whether a permutation that moves the last axis reads a symbol, or what is made of it element by element."""
+    pending, seen = [symbol.id], {symbol.id}
+    while pending:
+        for reader in readers.get(pending.pop(), ()):
+            if reader.op.name == "permute":
+                if reader.attrs["axes"][-1] != len(reader.shape) - 1:
+                    return True
+            elif (reader.op.kind == "map" or reader.op.name == "reshape") and reader.id not in seen:
+                seen.add(reader.id)
+                pending.append(reader.id)
+    return False
 
 
 def _with_axis_of_columns(nest: Nest, product: Product) -> Nest:

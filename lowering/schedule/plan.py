@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
@@ -112,8 +112,10 @@ class _Buffers:
         return found
 
 
-def schedule(graph: Graph) -> Plan:
+def schedule(graph: Graph, apart: Collection[int] = ()) -> Plan:
     """Plans a graph of primitive ops (`expand` makes one from any graph).
+
+    apart: ids of symbols that are stored by kernels of their own.
 
     Groups are formed greedily; when the nest of a group turns out not to be expressible (an index that is not
     affine, a body no tile template runs, a store that misses a grid axis that may be empty), the symbols
@@ -122,7 +124,7 @@ def schedule(graph: Graph) -> Plan:
     """
     symbols = graph.symbols
     outputs = [symbol.id for symbol in graph.outputs]
-    forced: set[int] = set()
+    forced = set(apart)
     refused: set[int] = set()
     for _ in range(MAX_ATTEMPTS):
         grouping = Grouping(symbols, outputs, forced, refused)

@@ -25,6 +25,9 @@ from .geometry import Padding, PerAxis, numbers_per_axis, padding_pairs
 
 FEW_TAPS = 64
 """Up to this many taps, a convolution of single channels is a sum of products, with no matrix."""
+FEWER_TAPS, MAX_FILTERS = 25, 16
+"""Taps up to which one of the only channel is, with so many filters; with more taps half as many. From there on, products fill
+registers better."""
 
 
 def convolved(
@@ -33,7 +36,10 @@ def convolved(
     """Convolve `counts` windows of a tensor (N, …, C) with a kernel (…, C / groups, M)."""
     sizes = tuple([int(size) for size in kernel.shape[:-2]])  # type: ignore[arg-type]
     depth, filters, channels, rank = *kernel.shape[-2:], x.shape[-1], len(kernel.shape) - 2
-    alone = groups > 1 and groups == channels and math.prod(sizes) <= FEW_TAPS
+    alone = groups == channels and math.prod(sizes) <= FEW_TAPS
+    if alone and groups == 1:  # one channel, as of a gray image
+        most = MAX_FILTERS if math.prod(sizes) <= FEWER_TAPS else MAX_FILTERS // 2
+        alone = isinstance(filters, int) and 0 < filters <= most and x.dtype.is_float
     apart = x if groups == 1 or alone else x.reshape((*x.shape[:-1], groups, depth))
     taken = apply(
         "windows", apart, axes=tuple(range(1, rank + 1)), counts=tuple(counts), sizes=sizes, strides=tuple(strides),

@@ -19,6 +19,7 @@ from ..evaluate import Evaluator
 from ..loops.coordinates import ORIGIN, Bound, Coordinate, decompose_mask, memory_size_of, stride_of
 from ..nodes import Load, Map, Node, Pointers, Splat, Stored, View, view
 from ..scalars import is_constant
+from .padded_copy import Padding, fill_around, inside, padding_of
 from .transposed_copy import FEW, LANE, Deinterleaving, Interleaving, TransposedCopy, TransposedLines
 
 FEWEST_LANES = 4
@@ -132,13 +133,14 @@ def copy_transposed(
 ) -> bool:
     """Stores a block that is only loaded, and contiguous along another dimension than it is stored along, if it is one.
 
-    The load must lie inside the bounds of the store, which are its whole mask. What another store might change before is kept
+    The load must lie inside the bounds of the store, which are its whole mask, or be of a part of them along the two
+    dimensions, and of a constant elsewhere. What another store might change before is kept
     in scratch by then (`ordering.py`), and not taken for a load.
     """
     found = _copied(ev, pointers, value, bounds)
     if found is None:
         return False
-    source, r, c = found
+    load, source, r, c, padding = found
     f, s, size = ev.f, ev.s, memory_size(pointers.pointee)
     (rows, _), (columns, _) = ev.extent(value.shape[r], bounds, r), ev.extent(value.shape[c], bounds, c)
     stride, ld = source.offset.coefficients[r] or s.constant(0), pointers.offset.coefficients[c] or s.constant(0)
@@ -149,6 +151,15 @@ def copy_transposed(
                 count, implied = ev.extent(extent, bounds, d)
                 at[d] = stack.enter_context(ev.dimension(extent, count, implied))
         read, written = ev.row_pointer(source, tuple(at), c), ev.row_pointer(pointers, tuple(at), r)
+        masked = ev.target.has("avx512vl", "avx512bw") or (size >= 4 and ev.target.has("avx"))
+        if padding is not None:
+            down, across = inside(ev, padding, r, rows, True), inside(ev, padding, c, columns, False)
+            fill_around(ev, load, written, ld, (rows, down), (columns, across))
+            element = memory_element(pointers.pointee)
+            read = f.gep(f.gep(read, s.mul(down.first, stride), element), across.first, element)
+            written = f.gep(f.gep(written, s.mul(across.first, ld), element), down.first, element)
+            rows, columns = s.sub(down.end, down.first), s.sub(across.end, across.first)
+            streaming = False
         width = ev.target.vector_bytes
         past = streaming and s.multiple(written) % width == 0
         apart = past and s.multiple(ld) * size % width == 0
@@ -159,7 +170,6 @@ def copy_transposed(
         elif (few := _few_without_gaps(rows, ld)) is not None:
             function = Interleaving(size, width, few, past)
         else:
-            masked = ev.target.has("avx512vl", "avx512bw") or (size >= 4 and ev.target.has("avx"))
             if streaming and not apart and value.shape[r] * size >= 4 * CACHE_LINE:
                 function = TransposedLines(size, width, masked)
             else:
@@ -178,9 +188,9 @@ def _few_without_gaps(extent: V, stride: V) -> int | None:
 
 def _copied(
     ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound]
-) -> tuple[Pointers, int, int] | None:
-    """Returns what a stored block is loaded from, in the block's coordinates, and the dimensions in which the result and the
-    source are contiguous."""
+) -> tuple[Load, Pointers, int, int, Padding | None] | None:
+    """Returns the load of a stored block, what it is from, in the block's coordinates, the dimensions in which the result and
+    the source are contiguous, and the mask of a load of a part."""
     shape = value.shape
     load: Node = value
     dims: Sequence[int | None] = range(len(shape))
@@ -199,14 +209,21 @@ def _copied(
             return None
     stored = {(bound.dim, bound.limit.operand()) for bound in bounds}
     loaded, rest = ([], []) if load.mask is None else decompose_mask(view(load.mask, shape, dims))
+    padding = None
     if rest or not {(bound.dim, bound.limit.operand()) for bound in loaded} <= stored:
-        return None
+        padding = padding_of(load.mask, dims) if load.mask is not None and isinstance(load.other, Splat) else None
+        if padding is None:
+            return None
     wide = [d for d, extent in enumerate(shape) if extent > 1]
     r = next((d for d in wide if stride_of(pointers, d) == 1), None)
     c = next((d for d in wide if stride_of(source, d) == 1), None)
     if r is None or c is None or r == c or source.offset.coefficients[r] is None or pointers.offset.coefficients[c] is None:
         return None
-    return source, r, c
+    if padding is not None:
+        parts = {(bound.dim, bound.limit.operand()) for bound in (*padding.begins, *padding.limits)}
+        if min(shape[r], shape[c]) < FEWEST_LANES or any(part[0] not in (r, c) for part in parts - stored):
+            return None
+    return load, source, r, c, padding
 
 
 @dataclass(frozen=True, slots=True)
