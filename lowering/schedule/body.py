@@ -14,11 +14,12 @@ from ...promotion.dtype import DType
 from ...promotion.errors import InternalError
 from ...promotion.literals import Scalar
 from ..nest import Attributes, Extent
+from .costs import PICKED_LIMIT
 from .extents import at_most, contiguous_strides, exact_quotient, is_one, is_zero, product
 from .grouping import Grouping
 from .groups import Group
 from .indexing import ZERO, AxisMap, Index, add, constant_index, linear, map_indices, scale, shift
-from .views import is_counting, is_number, reshape_groups, storage_root
+from .views import are_in_range, is_counting, is_number, reshape_groups, storage_root
 
 INT64 = DType("int64")
 BOOL = DType("bool")
@@ -466,18 +467,33 @@ class BodyBuilder:
             position = self.evaluate(indices, index, guard)
             outer, inner = index[:axis], index[axis + 1 :]
         extent = data.shape[axis]
+        if are_in_range(indices, extent):
+            return self.evaluate(data, (*outer, self._picked(data, self._wide(position), inner), *inner), guard)
         position = self._wrapped(position, indices.dtype, extent)
         zero, last = self.extent_value(0), self.extent_value(extent - 1)
         if indices.dtype.kind != "int" and indices.dtype.bits == 64:  # what is negative as int64 is beyond the end
             position = self.emit("where", INT64, (self.emit("less", BOOL, (position, zero)), last, position))
         position = self.emit("minimum", INT64, (self.emit("maximum", INT64, (position, zero)), last))
-        return self.evaluate(data, (*outer, self.as_index(position), *inner), guard)
+        return self.evaluate(data, (*outer, self._picked(data, position, inner), *inner), guard)
+
+    def _picked(self, data: Symbol, position: int, inner: tuple[Index, ...]) -> Index:
+        """Returns a position as an index of the data. Of neighbours in memory, what is picked a second time is stored, if it is
+        computed of several numbers: these would all be read one by one, each time."""
+        is_again = not inner and data.op.kind == "map" and self._variants.get(data.id, 0) > 0
+        if is_again and self.grouping.cost[data.id] >= PICKED_LIMIT:
+            raise NeedsBufferError(data)
+        return self.as_index(position)
+
+    def _wide(self, position: int) -> int:
+        """Emits a position as int64."""
+        if self.entries[position].dtype is INT64:
+            return position
+        attrs = {"dtype": INT64, "rounding": "nearest", "saturate": True}
+        return self.emit("cast", INT64, (position,), attrs, key=tuple(attrs.items()))
 
     def _wrapped(self, position: int, dtype: DType, extent: Extent) -> int:
         """Emits a position of `dtype` as int64; negative ones count from the end. Those from 2**63 on become negative."""
-        if self.entries[position].dtype is not INT64:
-            attrs = {"dtype": INT64, "rounding": "nearest", "saturate": True}
-            position = self.emit("cast", INT64, (position,), attrs, key=tuple(attrs.items()))
+        position = self._wide(position)
         if dtype.kind != "int":
             return position
         negative = self.emit("less", BOOL, (position, self.extent_value(0)))

@@ -20,6 +20,9 @@ PROLOGUE_LIMIT = 4
 DECODING_LIMIT = 12
 """Elementwise work allowed on an operand that is made of constant codes, which take less memory than what they stand for."""
 
+PICKED_LIMIT = 4
+"""Work of an element, loads counted, from which on it is stored where several gathers along the last axis pick it."""
+
 STEP_LIMIT = 32
 """Elementwise work allowed on positions and updates of a scatter, which takes them one by one, and for each segment again."""
 

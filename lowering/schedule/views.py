@@ -196,3 +196,11 @@ def _reads_affinely(chain: list[Symbol]) -> bool:
             if any(len(source_dims) > 1 for source_dims, _ in reshape_groups(operand.shape, view.shape)):
                 return False
     return True
+
+
+def are_in_range(positions: Symbol, extent: Extent) -> bool:
+    """Returns whether positions are constants from 0 to less than the extent."""
+    if positions.op.name != "constant" or not isinstance(extent, int):
+        return False
+    values = positions.attrs["value"]
+    return bool(values.size) and int(values.min()) >= 0 and int(values.max()) < extent
