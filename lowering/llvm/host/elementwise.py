@@ -127,8 +127,9 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
             return k.shallow(found)
     if op.name == "math.roundeven" and isinstance(operands[0], Map) and id(operands[0]) not in k.ev.replacement:
         operands = [to_be_rounded(operands[0])]
-    if op.name == "arith.fptosi" and elem == "i32" and operands[0].elem == "f32" and clamped(operands[0]) is not None:
-        codes = nearest_code(operands[0], k.ev.target)
+    is_to_i32 = op.name == "arith.fptosi" and elem == "i32" and operands[0].elem in ("f32", "f64")
+    if is_to_i32 and clamped(operands[0]) is not None:
+        codes = nearest_code(operands[0], k.ev.target) if operands[0].elem == "f32" else None
         if codes is not None:
             return k.shallow(codes)
         facts[CLAMPED] = True

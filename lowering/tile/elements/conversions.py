@@ -55,6 +55,10 @@ def round_tensor_float32(b: BlockBuilder, x: SSAValue) -> SSAValue:
     return b.select(b.cmpf("uno", x, x), x, rounded)
 
 
+_TOO_LARGE = 1 << 17
+"""More than any float of 16 bits but bfloat16, and than any of 8 bits, so that integers beyond become what this does."""
+
+
 def cast(
     b: BlockBuilder, x: SSAValue, source: DType, target: DType, rounding: str = "nearest", saturate: bool = True
 ) -> SSAValue:
@@ -123,7 +127,11 @@ def _float_to_integer(b: BlockBuilder, x: SSAValue, target: DType) -> SSAValue:
         return b.select(high, high_part, low_part)
     if target.name == "int32":
         return b.cast("arith.fptosi", x, I32)
-    wide = b.cast("arith.fptosi", x, I64 if target.bits == 32 else I32)
+    if target.bits <= 16:  # floats hold both ends, and take fewer instructions to clamp than what else would be converted
+        x = b.binary("arith.maximumf", x, like(b, float(target.min_value), x))
+        x = b.binary("arith.minimumf", x, like(b, float(target.max_value), x))
+        return b.cast("arith.trunci", b.cast("arith.fptosi", x, I32), register_type(target))
+    wide = b.cast("arith.fptosi", x, I64)
     wide = b.binary("arith.maxsi", wide, like(b, int(target.min_value), wide))
     wide = b.binary("arith.minsi", wide, like(b, int(target.max_value), wide))
     return b.cast("arith.trunci", wide, register_type(target))
@@ -135,6 +143,8 @@ def _integer_to_float(
     op = "arith.sitofp" if source.kind == "int" else "arith.uitofp"
     direct = register_type(target)
     digits = source.bits - (source.kind == "int")
+    if digits > 24 and target.is_float and float(target.max_value) < _TOO_LARGE:
+        x, op, digits = _not_beyond(b, x, source), "arith.sitofp", 18
     if target.name in ("float32", "float64") and (not toward_zero or digits <= target.mantissa_bits + 1):
         return b.cast(op, x, direct)
     if digits <= 24:  # exact in float32
@@ -142,6 +152,14 @@ def _integer_to_float(
     if digits > 53:
         x = _fold_low_bits(b, x, source, sticky=not toward_zero)
     return _float_to_float(b, b.cast(op, x, F64), target, toward_zero, saturate)
+
+
+def _not_beyond(b: BlockBuilder, x: SSAValue, source: DType) -> SSAValue:
+    """Makes i32 of integers, of which those that are too large for a small float stay so."""
+    if source.kind == "int":
+        x = b.binary("arith.maxsi", x, like(b, -_TOO_LARGE, x))
+    x = b.binary("arith.minsi" if source.kind == "int" else "arith.minui", x, like(b, _TOO_LARGE, x))
+    return x if bit_width(x.type) == 32 else b.cast("arith.trunci", x, I32)
 
 
 def _fold_low_bits(b: BlockBuilder, x: SSAValue, source: DType, sticky: bool) -> SSAValue:
