@@ -29,6 +29,7 @@ from .parts.long_positions import extreme_of_parts, is_long_extreme
 from .parts.long_products import is_long_product, sum_of_parts
 from .parts.long_scans import is_long_scan, scan_in_parts
 from .parts.long_scatters import is_long_scatter, scatter_in_parts
+from .parts.narrow_columns import is_of_narrow_columns, reduced_in_wide_columns
 from .products.grouped_convolutions import is_narrow_in_groups, sum_over_planes
 from .products.narrow_products import is_narrow_product, sum_of_products
 from .ratios import is_arctangent_of_ratio
@@ -67,12 +68,15 @@ def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
 
 
 def _has_parts(symbol: Symbol) -> bool:
-    return is_long_product(symbol) or is_long_scan(symbol) or is_long_scatter(symbol) or is_long_extreme(symbol)
+    is_long = is_long_product(symbol) or is_long_scan(symbol) or is_long_scatter(symbol) or is_long_extreme(symbol)
+    return is_long or is_of_narrow_columns(symbol)
 
 
 def _in_parts(symbol: Symbol, operands: list[Symbol]) -> SymbolLike:
     if symbol.op.name == "matmul":
         return sum_of_parts(symbol, *operands)
+    if is_of_narrow_columns(symbol):
+        return reduced_in_wide_columns(symbol, *operands)
     if symbol.op.kind == "reduce":
         return extreme_of_parts(symbol, *operands)
     return scatter_in_parts(*operands) if symbol.op.name == "scatter" else scan_in_parts(symbol, *operands)
