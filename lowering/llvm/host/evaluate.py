@@ -38,7 +38,7 @@ from .loops.coordinates import (
 )
 from .loops.flat import is_deep, read_flattened
 from .loops.lane_masks import compared_lanes, lane_mask, only_first_lane
-from .memory.filled_rows import filled_row
+from .memory.filled_rows import filled_row, masked_row
 from .memory.gathers import are_few_apart, gather, load_apart, load_first
 from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from .scalars import ZERO, Scalars, is_constant, wrapped
@@ -227,15 +227,22 @@ class Evaluator:
                 return d
         return None
 
-    def _row_or_other(self, node: Load, coordinates: Coordinates, dim: int, conditions: Sequence[V]) -> V | None:
-        """Returns the address of a row, or where conditions on all of it do not hold, of one that holds the load's `other`.
+    def _row_or_other(
+        self, node: Load, coordinates: Coordinates, dim: int, conditions: Sequence[V]
+    ) -> tuple[V | None, list[V]]:
+        """Returns the address of a row, or where conditions on all of it do not hold, of another one, and what is left of the
+        conditions: those on lanes, if the other row holds the load's `other`. None if there is no such condition or row.
 
-        None if there is no such condition, or no such row.
+        Where nothing of it is read, that other row keeps away from addresses without memory, which processors take hundreds of
+        cycles for although no lane is read.
         """
         whole = [condition for condition in conditions if lanes(condition.type) == 1]
         filled = filled_row(self.f, node, dim) if whole else None
+        left = list(conditions) if filled is None else [each for each in conditions if lanes(each.type) > 1]
+        if whole and filled is None:
+            filled = masked_row(self.f, node, dim)
         if filled is None:
-            return None
+            return None, left
         row = self.row_pointer(node.pointers, coordinates, dim)
         key = ("row or other", row.operand(), filled.operand(), *[condition.operand() for condition in whole])
         found = self.s.known(key)
@@ -243,7 +250,7 @@ class Evaluator:
             condition = self.all_of(whole)
             assert condition is not None
             found = self.s.remember(key, self.f.select(condition, row, filled))
-        return found
+        return found, left
 
     def pointer_at(self, pointers: Pointers, coordinates: Coordinates, dim: int | None, row: V | None = None) -> V:
         """Returns the scalar address at the coordinates; the index along `dim` is added last, to fold into addressing modes.
@@ -334,9 +341,9 @@ class Evaluator:
         affine = dim is None or self.is_affine(pointers, dim)
         step = pointers.offset.coefficients[dim] if affine and dim is not None else None
         run = stride_of(pointers, dim) if affine and dim is not None else 0
-        row = None if dim is None or run != 1 else self._row_or_other(node, coordinates, dim, conditions)
-        if row is not None:
-            conditions = [condition for condition in conditions if lanes(condition.type) > 1]
+        row = None
+        if dim is not None and run == 1:
+            row, conditions = self._row_or_other(node, coordinates, dim, conditions)
         guard = self.all_of(conditions)
         if affine and step is None and (guard is None or lanes(guard.type) == 1):
             raw = self._load_scalar(pointers, coordinates, guard, el, size)

@@ -15,7 +15,7 @@ from ...ir import Function
 from ...values import Constant, Global, V, is_zero
 from ..nodes import Load, Splat
 
-_MAX_ZEROS = 1 << 14
+_MAX_ZEROS = 1 << 15
 """The longest row of zeros, in bytes of the module."""
 _MAX_FILLED = 1 << 10
 """The longest row of anything else, which is written out."""
@@ -43,6 +43,12 @@ def filled_row(f: Function, node: Load, dim: int) -> V | None:
     text = f"{element} {fill.operand()}"
     name = f"jn_filled_{count}_{re.sub('[^A-Za-z0-9]', _letter, text)}"
     return _constant(f, name, f"[{count} x {element}] [{', '.join([text] * count)}]")
+
+
+def masked_row(f: Function, node: Load, dim: int) -> V | None:
+    """Returns the address of a row as long as the block along `dim`, of which no lane is read; None where that is too long."""
+    size = node.shape[dim] * memory_size(node.pointers.pointee)
+    return zeros(f, size) if size <= _MAX_ZEROS else None
 
 
 def _letter(found: re.Match[str]) -> str:
