@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from ...promotion.dtype import DType, float32, float64, int32
+from ...promotion.dtype import DType, float32, float64
 from ..construction import primitives
 from ..graph import graph_of
 from ..protocols import TensorLike
@@ -62,11 +62,13 @@ def _hypot(x: Symbol, y: Symbol) -> Symbol:
 
 
 def _length(a: Symbol, b: Symbol) -> Symbol:
-    """Compute √(a² + b²) in float32 of numbers without a sign, times a power of two that brings the larger one to [1, 4)."""
+    """Compute √(a² + b²) in float32 of numbers without a sign, times a power of two where squares leave its range."""
     a, b = (primitives.cast(side, float32) for side in (a, b))
-    bits = apply("maximum", *[primitives.bitcast(side, int32) for side in (a, b)])
-    exponent = apply("minimum", apply("maximum", bits & (255 << 23), 1 << 23), 253 << 23)
-    scale, unit = (primitives.bitcast(each, float32) for each in ((254 << 23) - exponent, exponent))
+    large = apply("maximum", a, b)
+    is_large, is_small = large > 2.0**60, large < 2.0**-60
+    one = a.graph.scalar(1.0, float32)
+    scale = apply("where", is_large, 2.0**-70, apply("where", is_small, 2.0**100, one))
+    unit = apply("where", is_large, 2.0**70, apply("where", is_small, 2.0**-100, one))
     a, b = a * scale, b * scale
     return apply("sqrt", a * a + b * b) * unit
 

@@ -14,7 +14,7 @@ from ...promotion.dtype import DType
 from ...promotion.errors import InternalError
 from ...promotion.literals import Scalar
 from ..nest import Attributes, Extent
-from .costs import PICKED_LIMIT
+from .costs import PICKED_LIMIT, PICKED_SHARE
 from .extents import at_most, contiguous_strides, exact_quotient, is_one, is_zero, product
 from .grouping import Grouping
 from .groups import Group
@@ -468,19 +468,21 @@ class BodyBuilder:
             outer, inner = index[:axis], index[axis + 1 :]
         extent = data.shape[axis]
         if are_in_range(indices, extent):
-            return self.evaluate(data, (*outer, self._picked(data, self._wide(position), inner), *inner), guard)
+            return self.evaluate(data, (*outer, self._picked(symbol, self._wide(position), inner), *inner), guard)
         position = self._wrapped(position, indices.dtype, extent)
         zero, last = self.extent_value(0), self.extent_value(extent - 1)
         if indices.dtype.kind != "int" and indices.dtype.bits == 64:  # what is negative as int64 is beyond the end
             position = self.emit("where", INT64, (self.emit("less", BOOL, (position, zero)), last, position))
         position = self.emit("minimum", INT64, (self.emit("maximum", INT64, (position, zero)), last))
-        return self.evaluate(data, (*outer, self._picked(data, position, inner), *inner), guard)
+        return self.evaluate(data, (*outer, self._picked(symbol, position, inner), *inner), guard)
 
-    def _picked(self, data: Symbol, position: int, inner: tuple[Index, ...]) -> Index:
-        """Returns a position as an index of the data. Of neighbours in memory, what is picked a second time is stored, if it is
-        computed of several numbers: these would all be read one by one, each time."""
+    def _picked(self, symbol: Symbol, position: int, inner: tuple[Index, ...]) -> Index:
+        """Returns a position as an index of what a gather reads. Of neighbours in memory, what is picked a second time is
+        stored, if it is computed of several numbers, which would all be read one by one each time, and most of it is picked."""
+        data, count, extent = symbol.inputs[0], product(symbol.inputs[1].shape), symbol.inputs[0].shape[-1]
         is_again = not inner and data.op.kind == "map" and self._variants.get(data.id, 0) > 0
-        if is_again and self.grouping.cost[data.id] >= PICKED_LIMIT:
+        is_most = isinstance(count, int) and isinstance(extent, int) and extent <= PICKED_SHARE * count
+        if is_again and is_most and self.grouping.cost[data.id] >= PICKED_LIMIT:
             raise NeedsBufferError(data)
         return self.as_index(position)
 

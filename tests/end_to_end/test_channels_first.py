@@ -77,8 +77,16 @@ def test_one_channel(filters, taps, stride):
     x, kernel = normal(3, 1, 29, 34), normal(filters, 1, taps, taps)
     found, kernels = convolved(x, kernel, stride=stride, padding=1)
     close(found, expected(x, kernel, stride, 1), taps * taps)
-    has_products = filters > (16 if taps <= 5 else 8)
+    has_products = filters > (16 if taps <= 5 else 8) or (stride > 1 and filters < 8)
     assert ("contract" in [each.template for each in kernels]) is has_products
+
+
+def test_one_channel_with_steps_is_a_product_unless_filters_fill_a_register():
+    for filters, template in ((1, "contract"), (7, "contract"), (8, "map")):
+        x, kernel = normal(2, 1, 24, 24), normal(filters, 1, 8, 8)
+        found, kernels = convolved(x, kernel, stride=8)
+        close(found, expected(x, kernel, 8), 64)
+        assert kernels[-1].template == template
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16"])

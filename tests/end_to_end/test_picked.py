@@ -33,9 +33,9 @@ def test_positions_out_of_range_are_still_clipped():
     np.testing.assert_array_equal(found, jn.evaluate(graph, X, at))
 
 
-@pytest.mark.parametrize(("axis", "kernels"), [(0, 1), (1, 2)])
-def test_what_is_computed_is_stored_where_neighbours_are_picked_twice(axis, kernels):
-    first, second = (np.random.default_rng(n).integers(0, X.shape[axis], 90) for n in (1, 2))
+@pytest.mark.parametrize(("axis", "count", "kernels"), [(0, 90, 1), (1, 90, 2), (1, 4, 2), (1, 3, 1)])
+def test_what_is_computed_is_stored_where_most_neighbours_are_picked_twice(axis, count, kernels):
+    first, second = (np.random.default_rng(n).integers(0, X.shape[axis], count) for n in (1, 2))
 
     def build(x):
         value = x * x * 0.5 + x * 3.0

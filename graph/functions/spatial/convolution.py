@@ -25,9 +25,9 @@ from .geometry import Padding, PerAxis, numbers_per_axis, padding_pairs
 
 FEW_TAPS = 64
 """Up to this many taps, a convolution of single channels is a sum of products, with no matrix."""
-FEWER_TAPS, MAX_FILTERS = 25, 16
+FEWER_TAPS, MAX_FILTERS, MIN_FILTERS = 25, 16, 8
 """Taps up to which one of the only channel is, with so many filters; with more taps half as many. From there on, products fill
-registers better."""
+registers better; so they do of windows that are apart, for fewer than `MIN_FILTERS`."""
 
 
 def convolved(
@@ -39,7 +39,10 @@ def convolved(
     alone = groups == channels and math.prod(sizes) <= FEW_TAPS
     if alone and groups == 1:  # one channel, as of a gray image
         most = MAX_FILTERS if math.prod(sizes) <= FEWER_TAPS else MAX_FILTERS // 2
-        alone = isinstance(filters, int) and 0 < filters <= most and x.dtype.is_float
+        is_wide = strides[-1] == 1 or (isinstance(filters, int) and filters >= MIN_FILTERS)
+        alone = isinstance(filters, int) and 0 < filters <= most and x.dtype.is_float and is_wide
+    if alone and groups == 1 and x.op.name == "pad":
+        x = apply("contiguous", x)  # stored, where many taps would each look whether they are inside
     apart = x if groups == 1 or alone else x.reshape((*x.shape[:-1], groups, depth))
     taken = apply(
         "windows", apart, axes=tuple(range(1, rank + 1)), counts=tuple(counts), sizes=sizes, strides=tuple(strides),

@@ -71,7 +71,7 @@ def _distinct(x: Array, dtype: DType, axis: int) -> _Distinct:
     if line.size and line.dtype.kind in "iu":
         least, most = int(line.min()), int(line.max())
         if most - least < max(SPREAD * line.size, SMALL_RANGE):
-            return _Counted(line, least, most - least + 1)
+            return _Counted(line, least, most - least + 1, codes is rows)
     return _Sorted(line, has_values=codes is rows)
 
 
@@ -109,7 +109,8 @@ class _Rows:
 class _Counted:
     """Integers of a small range, each of which has a position in a table."""
 
-    def __init__(self, line: Array, least: int, extent: int) -> None:
+    def __init__(self, line: Array, least: int, extent: int, has_values: bool) -> None:
+        self._has_values = has_values
         self._least, self._dtype, self._extent = least, line.dtype, extent
         # Unsigned numbers may be too large for int64 as long as the least of them is not taken off.
         near = line - line.dtype.type(least) if line.dtype.kind == "u" else line.astype(np.int64) - least
@@ -118,7 +119,9 @@ class _Counted:
         self._present = np.flatnonzero(self._table)
 
     @property
-    def values(self) -> Array:
+    def values(self) -> Array | None:
+        if not self._has_values:
+            return None
         if self._dtype.kind == "u":
             return np.asarray(self._present.astype(self._dtype) + self._dtype.type(self._least))
         return (self._present + self._least).astype(self._dtype)

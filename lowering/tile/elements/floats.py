@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import OpResult, SSAValue
 
@@ -22,6 +23,11 @@ class Floats:
 
     def __init__(self, b: BlockBuilder, x: SSAValue) -> None:
         self.b, self.x = b, x
+
+    @property
+    def largest(self) -> float:
+        """The largest finite number."""
+        return float(np.finfo(np.float64 if elem(self.x.type) == F64 else np.float32).max)
 
     def c(self, value: Operand) -> SSAValue:
         return like(self.b, value, self.x) if isinstance(value, float) else value

@@ -2,9 +2,9 @@
 
 Integer powers are products, those of halves a square root as well. In float32 and float64 each product takes along what its
 rounding lost, as a second number that the sum at the end adds: the result is within 0.6 ulp of the exact one (Graillat,
-"Accurate floating-point product and exponentiation", 2009), or 1.5 near denormal ones, where what roundings lost underflows. A
-chain of products would be off by half an ulp for each, and twice what it was before for each square. 16-bit floats are
-multiplied in float32, which holds many more bits than they do.
+"Accurate floating-point product and exponentiation", 2009), or 1.5 near denormal ones, where what roundings lost underflows;
+x^-0.5 is `math.rsqrt`, within 1.5. A chain of products would be off by half an ulp for each, and twice what it was before for
+each square. 16-bit floats are multiplied in float32, which holds many more bits than they do.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _power(f: Floats, x: SSAValue, exponent: float, is_wide: bool) -> SSAValue:
     if exponent < 0:
         inverse = f.div(1.0, x)
         base = inverse, None if is_wide else f.mul(f.fma(f.neg(inverse), x, 1.0), inverse)
-    return _sum(f, _raised(f, base, int(abs(exponent)), is_wide))
+    return _product(f, *_factors(f, base, int(abs(exponent)), is_wide), is_wide)
 
 
 def _power_of_root(f: Floats, x: SSAValue, exponent: float, is_wide: bool) -> SSAValue:
@@ -64,41 +64,59 @@ def _power_of_root(f: Floats, x: SSAValue, exponent: float, is_wide: bool) -> SS
     result = root
     if exponent > 1:
         # √x is root + (x - root²) / 2 root, so x √x is x root + (x - root²) root / 2.
-        high, low = _times(f, (positive, None), (root, None), is_wide)
-        if low is not None:
-            low = f.fma(f.fma(f.neg(root), root, positive), f.mul(root, 0.5), low)
-        result = _sum(f, _raised(f, (positive, None), int(exponent) - 1, is_wide, (high, low)))
+        rest = None if is_wide else f.mul(f.fma(f.neg(root), root, positive), f.mul(root, 0.5))
+        factors: tuple[Pair, Pair | None] = (positive, None), (root, None)
+        if exponent > 2:
+            first = _times(f, (positive, None), (root, None), is_wide, rest)
+            factors, rest = _factors(f, (positive, None), int(exponent) - 1, is_wide, first), None
+        result = _product(f, *factors, is_wide, rest)
     return f.where("oeq", x, float("-inf"), float("inf"), result)
 
 
-def _raised(f: Floats, base: Pair, exponent: int, is_wide: bool, result: Pair | None = None) -> Pair:
-    """Emits result · base ** exponent by squaring and multiplying, for an exponent above 0, or 0 with a result."""
-    while exponent:
+def _factors(f: Floats, base: Pair, exponent: int, is_wide: bool, result: Pair | None = None) -> tuple[Pair, Pair | None]:
+    """Emits what result · base ** exponent is the product of, by squaring and multiplying; no second factor of base itself."""
+    while True:
         if exponent & 1:
+            if exponent == 1:
+                return (base, None) if result is None else (result, base)
             result = base if result is None else _times(f, result, base, is_wide)
         exponent >>= 1
-        if exponent:
-            base = _times(f, base, base, is_wide)
-    assert result is not None
-    return result
+        if exponent == 1 and result is None:
+            return base, base
+        base = _times(f, base, base, is_wide)
 
 
-def _times(f: Floats, x: Pair, y: Pair, is_wide: bool) -> Pair:
-    if is_wide:
-        return f.mul(x[0], y[0]), None
-    high, low = f.product(x[0], y[0])
+def _times(f: Floats, x: Pair, y: Pair, is_wide: bool, rest: SSAValue | None = None) -> Pair:
+    """Emits a product, with `rest` added to its rounding error."""
+    high = f.mul(x[0], y[0])
+    return high, None if is_wide else _lost(f, x, y, high, rest)
+
+
+def _lost(f: Floats, x: Pair, y: Pair, high: SSAValue, rest: SSAValue | None) -> SSAValue:
+    """Emits x · y + rest - high, for a product x[0] · y[0] that is nearly `high`."""
+    low = f.fma(x[0], y[0], f.neg(high))
+    if rest is not None:
+        low = f.add(low, rest)
     if x is y:
-        return high, low if x[1] is None else f.fma(f.add(x[0], x[0]), x[1], low)
-    for number, rest in ((x[0], y[1]), (y[0], x[1])):
-        if rest is not None:
-            low = f.fma(number, rest, low)
-    return high, low
+        return low if x[1] is None else f.fma(f.add(x[0], x[0]), x[1], low)
+    for number, error in ((x[0], y[1]), (y[0], x[1])):
+        if error is not None:
+            low = f.fma(number, error, low)
+    return low
 
 
-def _sum(f: Floats, pair: Pair) -> SSAValue:
-    """Emits the sum, or the first number where that is NaN, at infinities and overflow, or 0, which has a sign."""
-    high, low = pair
-    if low is None:
-        return high
-    total = f.add(high, low)
-    return f.where("one", total, 0.0, total, high)
+def _product(f: Floats, x: Pair, y: Pair | None, is_wide: bool, rest: SSAValue | None = None) -> SSAValue:
+    """Emits the product as one number.
+
+    One that is rounded to infinity may be less than that with what its factors' roundings lost: these are added to the largest
+    number then. The first number is the result where the sum is NaN, at infinities, or 0, which has a sign.
+    """
+    if y is None:
+        return x[0]
+    plain = f.mul(x[0], y[0])
+    if is_wide:
+        return plain
+    largest = f.largest
+    high = f.where("ogt", plain, largest, largest, f.where("olt", plain, -largest, -largest, plain))
+    total = f.add(high, _lost(f, x, y, high, rest))
+    return f.where("one", total, 0.0, total, plain)
