@@ -145,17 +145,17 @@ def _is_in_tiles(symbol: Symbol) -> bool:
 
 
 def _is_permuted(symbol: Symbol, readers: Mapping[int, Sequence[Symbol]]) -> bool:
-    """Returns whether a permutation that moves the last axis reads a symbol, or what is made of it element by element."""
-    pending, seen = [symbol.id], {symbol.id}
-    while pending:
-        for reader in readers.get(pending.pop(), ()):
-            if reader.op.name == "permute":
-                if reader.attrs["axes"][-1] != len(reader.shape) - 1:
-                    return True
-            elif (reader.op.kind == "map" or reader.op.name == "reshape") and reader.id not in seen:
-                seen.add(reader.id)
-                pending.append(reader.id)
-    return False
+    """Returns whether a permutation that moves the last axis reads a symbol, or what alone is made of it element by element.
+
+    What others read as well, as the next convolution does, is stored with channels last in any case.
+    """
+    while True:
+        found = readers.get(symbol.id, ())
+        if any(each.op.name == "permute" and each.attrs["axes"][-1] != len(each.shape) - 1 for each in found):
+            return True
+        if len(found) != 1 or not (found[0].op.kind == "map" or found[0].op.name == "reshape"):
+            return False
+        (symbol,) = found
 
 
 def _with_axis_of_columns(nest: Nest, product: Product) -> Nest:

@@ -64,6 +64,25 @@ def test_tiles_are_stored_before_they_are_permuted(channels, filters, side, afte
     assert [each.template for each in kernels] == ["map", "contract", *["map"] * is_tiled]
 
 
+def test_what_the_next_convolution_reads_is_not_apart():
+    """Of two layers beside what they add to, the permutation reads the last one alone: the first one adds in its own kernel."""
+    x = normal(1, 32, 16, 16)
+    kernels = [normal(32, 32, 3, 3) for _ in range(2)]
+    filters = [np.ascontiguousarray(each.transpose(2, 3, 1, 0)) for each in kernels]
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, x.shape, "x")])
+    value = jn.permute(graph.inputs[0], (0, 2, 3, 1))
+    for each in filters:
+        value = jn.relu(value + jn.conv2d(value, each, padding=1))
+    graph.output(jn.permute(value, (0, 3, 1, 2)))
+    model = jn.compile(graph, device="cpu", cache=False)
+    right = x.astype(np.float64)
+    for each in kernels:
+        right = np.maximum(right + expected(right, each, padding=1), 0)
+    close(model(x), right, 9 * 32)
+    products = [each for each in model.kernels if each.template == "contract"]
+    assert ["relu" in each.fused for each in products] == [True, False]
+
+
 def test_reproducible_convolutions_have_no_tiles():
     x, kernel = normal(1, 32, 12, 12), normal(64, 32, 3, 3)
     found, kernels = convolved(x, kernel, "reproducible", padding=1)

@@ -15,11 +15,10 @@ def run(build):
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "int64", "uint64"])
-@pytest.mark.parametrize("lowest", [0, -3])
+@pytest.mark.parametrize(("dtype", "lowest"), [
+    ("uint8", 0), ("int8", 0), ("int32", 0), ("int64", 0), ("uint64", 0), ("int8", -3), ("int32", -3), ("int64", -3),
+])  # fmt: skip
 def test_positions_of_any_integers(axis, dtype, lowest):
-    if lowest < 0 and dtype.startswith("u"):
-        pytest.skip("unsigned positions are not negative")
     positions = np.random.default_rng(5).integers(lowest, X.shape[axis], 57).astype(dtype)
     found, _ = run(lambda x: jn.gather(x, positions, axis=axis))
     np.testing.assert_array_equal(found, np.take(X, positions.astype(np.int64), axis))
