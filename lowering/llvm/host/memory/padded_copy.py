@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .....promotion.dataclass import dataclass
-from ...elementwise import to_memory
+from ...elementwise import memory_size, to_memory
 from ...ir import Function
 from ...module import Module
 from ...values import V, i64, int_vector, is_integer
@@ -68,11 +68,8 @@ class Inside(NamedTuple):
     end: V
 
 
-def inside(ev: Evaluator, padding: Padding, dim: int, count: V, is_last: bool) -> Inside:
-    """Returns the part of `count` positions of a dimension that a load reads; none where its conditions do not hold.
-
-    is_last: whether conditions are not looked at, since they are in another dimension.
-    """
+def inside(ev: Evaluator, padding: Padding, dim: int, count: V, conditions: Sequence[V]) -> Inside:
+    """Returns the part of `count` positions of a dimension that a load reads; none where the conditions do not hold."""
     s, f = ev.s, ev.f
     first, end = ZERO, count
     for bound in padding.begins:
@@ -82,9 +79,8 @@ def inside(ev: Evaluator, padding: Padding, dim: int, count: V, is_last: bool) -
         if bound.dim == dim:
             end = s.min(end, bound.limit)
     first = s.min(first, count)
-    if not is_last:
-        for condition in padding.conditions:
-            first = f.select(condition, first, count)
+    for condition in conditions:
+        first = f.select(condition, first, count)
     return Inside(first, s.max(first, end))
 
 
@@ -93,7 +89,7 @@ def fill_around(ev: Evaluator, load: Load, to: V, ld: V, rows: tuple[V, Inside],
     f, s = ev.f, ev.s
     assert isinstance(load.other, Splat)
     value = to_memory(f, ev.at(load.other, (ORIGIN,) * len(load.shape)), load.elem)
-    size = _bytes_of(value)
+    size = memory_size(load.pointers.pointee)
     function = Filling(size, ev.target.vector_bytes, ev.target.has("avx512vl", "avx512bw"))
     bits = f.bitcast(value, f"i{8 * size}")
     (height, (top, bottom)), (width, (left, right)) = rows, columns
@@ -106,10 +102,6 @@ def fill_around(ev: Evaluator, load: Load, to: V, ld: V, rows: tuple[V, Inside],
             continue
         first = f.gep(f.gep(to, s.mul(column, ld), f"i{8 * size}"), row, f"i{8 * size}")
         f.call(f.module.provide(function), "void", [first, ld, down, across, bits])
-
-
-def _bytes_of(value: V) -> int:
-    return {"double": 8, "float": 4, "half": 2, "bfloat": 2}.get(value.type) or int(value.type[1:]) // 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +137,7 @@ class Filling:
             if self.masked:
                 with f.when(f.icmp("sgt", rows, whole)):
                     on = f.icmp("sgt", f.splat(f.sub(rows, whole), lanes), int_vector(range(lanes), "i64"))
-                    f.masked_store(f.splat(value, lanes), f.gep(line, whole, elem), on, self.size)
+                    f.masked_store(values, f.gep(line, whole, elem), on, self.size)
             else:
                 with f.loop(whole, rows) as r:
                     f.store(value, f.gep(line, r.index, elem), self.size)

@@ -153,7 +153,7 @@ def copy_transposed(
         read, written = ev.row_pointer(source, tuple(at), c), ev.row_pointer(pointers, tuple(at), r)
         masked = ev.target.has("avx512vl", "avx512bw") or (size >= 4 and ev.target.has("avx"))
         if padding is not None:
-            down, across = inside(ev, padding, r, rows, True), inside(ev, padding, c, columns, False)
+            down, across = inside(ev, padding, r, rows, ()), inside(ev, padding, c, columns, padding.conditions)
             fill_around(ev, load, written, ld, (rows, down), (columns, across))
             element = memory_element(pointers.pointee)
             read = f.gep(f.gep(read, s.mul(down.first, stride), element), across.first, element)
