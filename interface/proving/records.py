@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from ...lowering.prove.guessing import Launch
-from ...lowering.prove.proof import NEVER, PROVEN, UNDER, UNKNOWN, AccessVerdict, Proof
+from ...lowering.prove.proof import NEVER, PROVEN, UNDER, UNKNOWN, AccessVerdict, Counterexample, Proof
 from ...lowering.prove.specify.specification import Specification
 from ...lowering.prove.terms.solver import load_z3
+from ...lowering.tt.sanitize.findings import Finding
 from ...promotion.errors import JoineryError
 from ...runtime.storage.cache import CompileCache
 
@@ -56,7 +57,7 @@ class Records:
         if proof.refuted:
             return
         accesses = [
-            [each.prop, each.line, each.operation, each.array, each.verdict, list(each.condition), each.reason]
+            [each.prop, each.line, each.operation, each.array, each.verdict, list(each.condition), each.reason, _data(each)]
             for each in proof.accesses
         ]
         data = {
@@ -152,13 +153,48 @@ def _proof(data: Mapping[str, Any], specification: Specification, properties: tu
 
 
 def _verdict(row: object, properties: tuple[str, ...]) -> AccessVerdict:
-    prop, line, operation, array, verdict, condition, reason = _listed(row)
+    prop, line, operation, array, verdict, condition, reason, example = _listed(row)
     found = AccessVerdict(
-        _text(prop), _text(line), _text(operation), _text(array), _text(verdict), _texts(condition), _text(reason)
-    )
+        _text(prop), _text(line), _text(operation), _text(array), _text(verdict), _texts(condition), _text(reason),
+        None if example is None else _example(example),
+    )  # fmt: skip
     if prop not in properties or verdict not in _KEPT or (verdict == UNDER) != bool(condition):
         raise ValueError
+    if example is not None and (verdict != UNDER or prop != "overflow"):
+        raise ValueError
     return found
+
+
+def _data(verdict: AccessVerdict) -> list[Any] | None:
+    """Returns the launch in which a number wraps as what a record has of it; None if there is none."""
+    example = verdict.counterexample
+    if example is None:
+        return None
+    finding = example.finding
+    assert finding.program is not None
+    seen = [finding.message, finding.operation, finding.line, list(finding.program), list(finding.lane)]
+    return [[list(each) for each in example.sizes], list(example.grid), [list(each) for each in example.contents], seen]
+
+
+def _example(data: object) -> Counterexample:
+    sizes, grid, contents, seen = _listed(data)
+    message, operation, line, program, lane = _listed(seen)
+    finding = Finding("overflow", _text(message), _text(operation), _text(line), _axes(program), _numbers(lane))
+    return Counterexample(_pairs(sizes), _axes(grid), _pairs(contents), finding)
+
+
+def _pairs(value: object) -> tuple[tuple[str, int], ...]:
+    pairs = [_listed(each) for each in _listed(value)]
+    return tuple([(_text(name), _number(number)) for name, number in pairs])
+
+
+def _axes(value: object) -> tuple[int, int, int]:
+    x, y, z = _numbers(value)
+    return x, y, z
+
+
+def _numbers(value: object) -> tuple[int, ...]:
+    return tuple([_number(each) for each in _listed(value)])
 
 
 def _listed(value: object) -> list[Any]:

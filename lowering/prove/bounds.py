@@ -38,6 +38,8 @@ _SHARE_OF_WEAKER = 40
 """Of the steps of a proof, this share at most is for weaker conditions: others need the rest."""
 _SHARE_OF_LAUNCHES = 10
 """As many steps as this share of a proof's are there besides, for whether conditions leave launches that execute an access."""
+_SHARE_OF_EXAMPLES = 40
+"""And as many as this share for launches in which numbers wrap."""
 _MAX_EXAMPLES, _MAX_ROOM = 3, 2048
 """Sizes that are known to satisfy assumptions, with which a launch that executes an access is looked for first; and the largest
 number that all sizes of a new one are to be at least, so that it executes others as well."""
@@ -71,6 +73,10 @@ class Bounds:
         self._for_weaker = _QUESTIONS * limit // _SHARE_OF_WEAKER
         self._for_launches = Budget(limit, _QUESTIONS * limit // _SHARE_OF_LAUNCHES)
         self.examples: list[dict[str, int]] = []
+
+    def steps_besides(self) -> Budget:
+        """Returns steps for what no verdict depends on, which take none of those that verdicts need."""
+        return Budget(self._for_launches.limit, _QUESTIONS * self._for_launches.limit // _SHARE_OF_EXAMPLES)
 
     def array(self, access: Access) -> str:
         """Returns the parameter that an access is to; "" if that is not known."""
@@ -183,9 +189,9 @@ class Bounds:
     def _is_executed(self, live: Formula, level: Level) -> bool:
         conditions = [expressions.parse_assumption(text) for text in level]
         formulas = [*self.world.level(level), live]
-        if self.launches.is_met(formulas, lambda sizes: self._satisfies(sizes, conditions)):
+        if self.launches.is_met(formulas, lambda sizes: self.satisfies(sizes, conditions)):
             return True
-        near = [each for each in self.examples if self._satisfies(each, conditions)][-_MAX_EXAMPLES:]
+        near = [each for each in self.examples if self.satisfies(each, conditions)][-_MAX_EXAMPLES:]
         if any(self.launches.is_possible(self.world, formulas, each) for each in near):
             return True
         example = None
@@ -195,13 +201,14 @@ class Bounds:
             example = self.launches.sizes(self.world, [*formulas, *[at_least(size, room) for size in free]])
         if example is None:
             example = self.launches.sizes(self.world, formulas)
-        if example is None or not self._satisfies(example, conditions):
+        if example is None or not self.satisfies(example, conditions):
             return False
         self.examples.append(example)
         return True
 
     @staticmethod
-    def _satisfies(example: Mapping[str, int], conditions: Sequence[expressions.Assumption]) -> bool:
+    def satisfies(example: Mapping[str, int], conditions: Sequence[expressions.Assumption]) -> bool:
+        """Returns whether conditions hold of sizes."""
         return all(expressions.holds(each, example) for each in conditions)
 
     def climb(

@@ -24,12 +24,20 @@ Confirm = Callable[
 ]
 """Runs a launch in the sanitizer: (sizes, extents of arrays, grid, contents of arrays of integers, operations that it may
 run) → what it found, and how many operations it ran."""
+RunProgram = Callable[
+    [Mapping[str, int], Mapping[str, int], tuple[int, int, int], Mapping[str, int], tuple[int, int, int]],
+    Mapping[Operation, Finding],
+]
+"""Runs one program of a launch: (sizes, extents of arrays, grid, contents of arrays of integers, program) → what is seen of
+operations."""
 
 _SMALL = (8, 40, 300, 3000)
 _SAME = (1, 2)
 """What all sizes may be at once: most specifications allow that, and it is tried first."""
 _SHARE = 4
 """Of the steps of a question one that looks for a launch takes this share: those that found one took an eighth at most."""
+_FAR = (1 << 20, 1 << 31, 1 << 62)
+"""What sizes are at most in launches of which one program is run, in turn."""
 _MAX_MODELS = 8
 """Most programs and lanes that were found for formulas and are tried for others."""
 MAX_ELEMENTS = 1 << 22
@@ -196,6 +204,31 @@ class Launches:
                     known = self.known(prop, accesses)
         return known
 
+    def of_any_size(
+        self, world: World, formulas: Sequence[Formula], program: Sequence[Polynomial], run: RunProgram
+    ) -> dict[Operation, Counterexample]:
+        """Looks for a launch in which the formulas hold of one of its programs, runs that one, and returns what is seen.
+
+        program: its index along each axis, as terms.
+        """
+        if self._confirm is None or self._is_never_filled:
+            return {}
+        for bound in _FAR:
+            found = self._model(world, [*world.filled, *formulas], (bound,), _SHARE)
+            if found is None:
+                continue
+            sizes, contents, model = found
+            x, y, z = [evaluate(axis, sizes) for axis in self._parsed.grid]
+            px, py, pz = [each.value(dict.fromkeys(each.atoms, 0) | model) for each in program]
+            extents = {name: evaluate(extent, sizes) for name, extent in self._parsed.extents.items()}
+            if any(extents.get(name, least + 1) > least for name, least in self._not_filled.items()):
+                continue  # as in a search for small launches
+            for fill in self._fills(sizes, extents, contents):
+                if seen := run(sizes, extents, (x, y, z), fill, (px, py, pz)):
+                    launch = tuple(sizes.items()), (x, y, z), tuple(fill.items())
+                    return {op: Counterexample(*launch, finding) for op, finding in seen.items()}
+        return {}
+
     def by_formula(
         self, world: World, formulas: Sequence[Formula], numbers: Sequence[Polynomial]
     ) -> tuple[dict[str, int], list[int]] | None:
@@ -334,4 +367,4 @@ def _own_line(line: str) -> str:
     return line.split(" called at ")[0]
 
 
-__all__ = ["MAX_ELEMENTS", "Confirm", "Launches"]
+__all__ = ["MAX_ELEMENTS", "Confirm", "Launches", "RunProgram"]

@@ -7,22 +7,26 @@ An operation that is on no list here counts as not modelled, whatever it returns
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from xdsl.ir import Operation, SSAValue
 
+from ...promotion.errors import InternalError
 from ..tt import types as t
 from ..tt.dialect.arith import INTEGER_PREDICATES
 from ..tt.dialect.attributes import property_number
 from .bounds import Bounds
-from .evaluate.contexts import NotModelled, bounds_of, context
+from .evaluate.contexts import NotModelled, bounds_of, context, iteration
 from .evaluate.slices import computing
 from .evaluate.values import Condition, Integer, Pointer
 from .found import SHOWN, Found
 from .preparation import Access, line_of
-from .proof import UNKNOWN
-from .terms.formulas import FALSE, Formula, both, either, equal, negated, within
+from .proof import REFUTED, UNDER, UNKNOWN, Counterexample
+from .single_programs import COMPUTING, wrapping
+from .specify.expressions import parse_assumption
+from .terms.formulas import FALSE, Formula, at_most, both, either, equal, negated, within
 from .terms.polynomials import Polynomial, TooLarge
 from .world import ALWAYS, Level, World
 
@@ -61,6 +65,10 @@ _SIGNED = frozenset({
 _LOADS = frozenset({"tt.load", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_poll"})
 """Operations whose results are what memory holds."""
 
+_MAX_TRIED = 3
+"""Operations that may wrap of which a launch is looked for, for each access."""
+_MAX_ITERATION = 40
+"""The last iteration of a loop in which it is looked for one."""
 _STEPS_AN_OPERATION = 10
 """What each operation counts from which an access is computed: that may be all of the kernel's, for each access."""
 
@@ -71,19 +79,47 @@ class Overflow:
     def __init__(self, bounds: Bounds) -> None:
         """Starts with nothing asked. bounds: has the terms."""
         self._bounds = bounds
+        self._for_examples = bounds.steps_besides()
         self._unsigned = _read_as_unsigned(bounds.prepared.function)
         self._signed_bits = _bits_read_as_signed(bounds.prepared.function)
         self._asked: dict[tuple[Operation, Level], str] = {}
+        self._faults: dict[Operation, Formula] = {}
+        self._examples: dict[Operation, Counterexample | None] = {}
+        self._operations: dict[Access, list[Operation]] = {}
 
     def verdicts(self) -> dict[Access, Found]:
         """Returns the verdict of every access."""
         accesses = [each for each in self._bounds.prepared.accesses if not each.is_gather]
-        return {each: self._bounds.guarded(partial(self._verdict, each)) for each in accesses}
+        found = {each: self._bounds.guarded(partial(self._verdict, each)) for each in accesses}
+        # At last, so that what the solver was asked for a verdict does not depend on examples.
+        return {access: self._with_example(access, each) for access, each in found.items()}
+
+    def _with_example(self, access: Access, found: Found) -> Found:
+        """Returns a verdict with a launch in which a number wraps, if one is found: refuted if there is no condition."""
+        operations = [each for each in self._operations.get(access, ()) if each in self._faults]
+        if found.verdict not in (UNDER, UNKNOWN) or not operations:
+            return found
+        tried = 0
+        for op in operations:
+            if op not in self._examples:
+                tried += 1
+                self._examples[op] = None
+                self._examples.update(self._searched(op))
+            example = self._examples[op]
+            if example is not None and found.verdict == UNKNOWN:
+                return Found(REFUTED, counterexample=example)
+            if example is not None:
+                if self._bounds.satisfies(dict(example.sizes), [parse_assumption(text) for text in found.level]):
+                    raise InternalError(f"prove: proven under {found.level}, and a number wraps there: {example}")
+                return replace(found, counterexample=example)
+            if tried == _MAX_TRIED:
+                break
+        return found
 
     def _verdict(self, access: Access) -> Found:
         if access.obstacle:
             return Found(UNKNOWN, reason=access.obstacle)
-        operations = _computing(self._bounds.prepared.function, access)
+        operations = self._operations[access] = _computing(self._bounds.prepared.function, access)
         self._bounds.world.solver.budget.take(_STEPS_AN_OPERATION * len(operations))
         pointer = self._bounds.pointer(access)
 
@@ -109,6 +145,22 @@ class Overflow:
                     most = f", also where sizes are at most {each[-1].rpartition('<= ')[2]}" if is_sum else ""
                     return Found(UNKNOWN, reason=f"may wrap: {problem} at {line_of(op)}{most}")
         return Found(UNKNOWN, reason="may wrap")
+
+    def _searched(self, op: Operation) -> Mapping[Operation, Counterexample]:
+        """Looks for a launch in which an operation wraps, and returns all that wrap in a run of its program."""
+        world = self._bounds.world
+        solver, budget = world.solver, world.solver.budget
+        solver.budget = self._for_examples
+        try:
+            run = world.run()
+            loops = [each for each in _around(op) if each.name in ("scf.for", "scf.while")]
+            early = [at_most(iteration(run, loop), _MAX_ITERATION) for loop in loops]  # a program runs few of them
+            one = partial(wrapping, self._bounds.prepared, self._faults)
+            return self._bounds.launches.of_any_size(world, [self._faults[op], *early], run.program, one)
+        except (NotModelled, TooLarge, RecursionError):
+            return {}
+        finally:
+            solver.budget = budget
 
     def _problem(self, op: Operation, level: Level) -> str:
         """Returns what may wrap in an operation; "" if nothing does."""
@@ -173,11 +225,22 @@ class Overflow:
             fault = negated(within(numbers[0], 0, 0 if op in self._signed_bits else 1))
             return self._unless(level, ev.formula, fault, f"{world.terms.text(numbers[0])} in 1 bit")
         wraps, text = _wraps(world, op, numbers)
-        return text if wraps is None else self._unless(level, ev.formula, wraps, text)
+        if wraps is None or not (found := self._unless(level, ev.formula, wraps, text)):
+            return text if wraps is None else ""
+        if level == ALWAYS and op.name in COMPUTING and not is_unsigned:
+            self._faults[op] = both(ev.formula, wraps)
+        return found
 
     def _unless(self, level: Level, given: Formula, fault: Formula, text: str) -> str:
         """Returns "" if a fault is shown not to be there, and else the text."""
         return "" if fault == FALSE or self._bounds.world.is_impossible(level, given, fault, bounded=True) else text
+
+
+def _around(op: Operation) -> Iterator[Operation]:
+    """Yields the operations in whose regions an operation stands."""
+    while (parent := op.parent_op()) is not None:
+        yield parent
+        op = parent
 
 
 def _negative(world: World, number: Polynomial, width: int) -> Formula:

@@ -51,13 +51,13 @@ TRUSTED_OF_ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """A launch that breaks a property, as the sanitizer saw it.
+    """A launch that breaks a property, as the sanitizer saw it; of overflow, a run of the program in which a number wraps.
 
     Attributes:
         sizes: the numbers of the launch by name: parameters, and symbols of the specification.
         grid: the numbers of programs.
         contents: by array of integers, the value that all its elements had.
-        finding: what the sanitizer found.
+        finding: what was found.
     """
 
     sizes: tuple[tuple[str, int], ...]
@@ -69,7 +69,8 @@ class Counterexample:
         sizes = ", ".join([f"{name} = {value}" for name, value in self.sizes]) or "no sizes"
         contents = "".join([f", all elements of {name} = {value}" for name, value in self.contents if value])
         found = str(self.finding).replace("\n", "\n  ")
-        return f"{sizes}, grid {self.grid}{contents}\n  the sanitizer: {found}"
+        finder = "a run of that program" if self.finding.kind == "overflow" else "the sanitizer"
+        return f"{sizes}, grid {self.grid}{contents}\n  {finder}: {found}"
 
     def as_data(self) -> dict[str, Any]:
         """Returns the counterexample as data for JSON."""
@@ -96,7 +97,8 @@ class AccessVerdict:
         verdict: one of `VERDICTS`.
         condition: with "proven under", assumptions that must hold besides.
         reason: with "unknown", why.
-        counterexample: with "refuted", a launch.
+        counterexample: with "refuted", a launch. With "proven under", of overflow, one that breaks the condition and in which a
+            number wraps, if one was found.
     """
 
     prop: str
@@ -116,7 +118,7 @@ class AccessVerdict:
         if self.reason:
             text += f"\n  {self.reason}"
         if self.counterexample is not None:
-            text += f"\n  {self.counterexample}"
+            text += f"\n  {'else: ' if self.verdict == UNDER else ''}{self.counterexample}"
         return text
 
     def as_row(self) -> Row:

@@ -187,6 +187,46 @@ def test_a_record_with_anything_else_in_it_is_no_proof(store: CompileCache) -> N
     assert prove(store).accesses == whole
 
 
+MULTIPLIED = """
+tt.func public @k(%x: !tt.ptr<i32>, %n: i32, %m: i32) {
+  %p = tt.get_program_id x : i32
+  %i = arith.muli %p, %m : i32
+  %at = tt.addptr %x, %i : !tt.ptr<i32>, i32
+  tt.store %at, %p : !tt.ptr<i32>
+  tt.return
+}
+"""
+
+
+def test_a_launch_that_breaks_a_condition_is_kept_with_it_and_nothing_like_it_is(store: CompileCache) -> None:
+    of = kernel(text=MULTIPLIED)
+    asked: dict[str, Any] = {"assume": ["m >= 1"], "grid": "n", "extents": {"x": "n * m"}, "properties": ("overflow",)}
+    first, second = prove(store, of, **asked), prove(store, of, **asked)
+    assert (first.recorded, second.recorded) == (False, True)
+    assert first.accesses[0].counterexample is not None
+    assert second.accesses == first.accesses
+    assert str(second.accesses[0]) == str(first.accesses[0])
+    (entry,) = entries(store)
+    key = stored_key(store, entry)
+    data = json.loads(store.get_bytes(key) or b"")
+    held = records.Records(store, *_made_of(of))
+    specification = proving.Specification.of(asked["assume"], asked["extents"], asked["grid"])
+    assert held.proof(specification, ("overflow",), 2_000_000) is not None
+    row = data["accesses"][0]
+    sizes, grid, contents, seen = row[-1]
+    spoilt_examples: list[Any] = [
+        1, [], [sizes, grid, contents], [[["n", "1"]], grid, contents, seen], [[["n"]], grid, contents, seen],
+        [sizes, grid[:2], contents, seen], [sizes, [1, 2, 3.0], contents, seen], [sizes, grid, {}, seen],
+        [sizes, grid, contents, seen[:-1]], [sizes, grid, contents, [1, *seen[1:]]],
+        [sizes, grid, contents, [*seen[:3], None, seen[4]]], [sizes, grid, contents, [*seen[:4], [True]]],
+    ]  # fmt: skip
+    rows = [[*row[:-1], each] for each in spoilt_examples]
+    rows += [[*row[:4], "proven", [], "", row[-1]], [*row[:4], "unknown", [], "", row[-1]]]
+    for each in rows:
+        store.put_bytes(key, json.dumps({**data, "accesses": [each]}).encode())
+        assert held.proof(specification, ("overflow",), 2_000_000) is None, each
+
+
 def _made_of(of: jn.kernel.Kernel) -> tuple[int, bytes, str, str]:
     return of.prove._loaded, of._source.identity(), of.prove._digest, of.name
 

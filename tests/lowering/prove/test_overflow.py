@@ -164,7 +164,7 @@ def _wraps(steps: Sequence[tuple[str, int, int]], last: int, values: Sequence[in
 
 @both_tiers
 def test_what_is_proven_of_random_numbers_wraps_in_no_launch(in_full: bool) -> None:
-    proven = fitting = 0
+    proven = fitting = refuted = 0
     for seed in range(600 if in_full else 25):
         rng = random.Random(seed)
         text, steps, (n, m) = _random_case(rng)
@@ -174,22 +174,40 @@ def test_what_is_proven_of_random_numbers_wraps_in_no_launch(in_full: bool) -> N
         every = itertools.product(range(n[0], n[1] + 1), range(m[0], m[1] + 1), range(grid), range(4))
         wraps = any(_wraps(steps, 3 + len(steps), values) for values in every)
         assert not (wraps and proof.ok), f"kernel {seed}:\n{text}\n{proof}"
-        assert not wraps or proof.verdict("overflow") == "unknown", f"kernel {seed}: its sizes are below all conditions"
-        proven, fitting = proven + proof.ok, fitting + (not wraps)
+        verdict = proof.verdict("overflow")
+        assert not wraps or verdict in ("refuted", "unknown"), f"kernel {seed}: its sizes are below all conditions"
+        if verdict == "refuted":
+            assert _is_wrap(proof.accesses[0].counterexample, steps), f"kernel {seed}:\n{text}\n{proof}"
+        proven, fitting, refuted = proven + proof.ok, fitting + (not wraps), refuted + (verdict == "refuted")
     assert proven >= 0.8 * fitting > 0, (proven, fitting)
+    assert refuted >= 0.8 * ((600 if in_full else 25) - fitting) > 0, (refuted, fitting)
+
+
+def _is_wrap(example: Any, steps: Sequence[tuple[str, int, int]], half: int = 128) -> bool:
+    """Whether a number wraps in the program and lane of an example, of the sizes that it has."""
+    sizes, finding = dict(example.sizes), example.finding
+    x, y, z = finding.program
+    assert (y, z) == (0, 0)
+    assert 0 <= x < example.grid[0]
+    assert finding.kind == "overflow"
+    return _wraps(steps, 3 + len(steps), (sizes["n"], sizes["m"], x, finding.lane[0]), half)
 
 
 @both_tiers
 def test_what_is_proven_under_conditions_wraps_in_no_launch_that_has_them(in_full: bool) -> None:
     """Numbers of 32 bits without upper bounds: sizes are drawn at the ends of the conditions, and anywhere below."""
-    tried = 0
+    tried = shown = unbounded = 0
     for seed in range(1000, 1400 if in_full else 1012):
         rng = random.Random(seed)
         text, steps, _ = _random_case(rng, 32)
         made = kernel("%x: !tt.ptr<i32>, %n: i32, %m: i32", text)
         (verdict,) = made.prove(["n >= 0", "m >= -2"], {"x": "k"}, "g", ("overflow",)).accesses
+        if verdict.counterexample is not None:
+            shown += 1
+            assert _is_wrap(verdict.counterexample, steps, 1 << 31), f"kernel {seed}\n{made.ttir}\n{verdict}"
         if verdict.verdict not in ("proven", "proven under"):
             continue
+        unbounded += verdict.verdict == "proven under"
         most = {"n": 2**31 - 1, "m": 2**31 - 1, "g": 2**31 - 1, "k": 2**60}
         for condition in verdict.condition:
             name, _, text = condition.partition(" <= ")
@@ -202,6 +220,7 @@ def test_what_is_proven_under_conditions_wraps_in_no_launch_that_has_them(in_ful
             assert not _wraps(steps, 3 + len(steps), values, 1 << 31), f"kernel {seed}: {values}\n{made.ttir}\n{verdict}"
             tried += bool(verdict.condition)
     assert tried >= 100
+    assert shown >= 0.7 * unbounded > 0, (shown, unbounded)
 
 
 # Which operations an address is computed from
@@ -314,6 +333,11 @@ def test_the_reason_says_up_to_which_sizes_it_was_tried() -> None:
   %nmk = arith.muli %nm, %k : i32
   %is = arith.cmpi slt, %nmk, %c0 : i32
   tt.store %x, %c0, %is : !tt.ptr<i32>""")
-    (verdict,) = made.prove(["n >= 1", "m >= 1", "k >= 1"], {"x": 1}, 1, ("overflow",)).accesses
+    sizes = ["n >= 1", "m >= 1", "k >= 1"]
+    (verdict,) = made.prove(sizes, {"x": 1}, 1, ("overflow",)).accesses
+    assert (verdict.verdict, verdict.reason) == ("refuted", "")
+    made = jn.kernel.from_ttir(made.ttir.replace("%x:", "%t: !tt.ptr<i32>, %x:"))
+    (verdict,) = made.prove([*sizes, "distinct(t[:])"], {"x": 1}, 1, ("overflow",)).accesses  # no launch is made of such
+    assert verdict.verdict == "unknown"
     assert "in 32 bits" in verdict.reason
     assert verdict.reason.endswith("also where sizes are at most 2**15")
