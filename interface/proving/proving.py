@@ -282,7 +282,7 @@ class KernelProver:
         for name, array in arrays:
             if not isinstance(array, np.ndarray):
                 raise UnsupportedError(
-                    f"prove.like: {name} is {type(array).__name__}, of which it is not known what memory it shares; "
+                    f"prove.launch: {name} is {type(array).__name__}, of which it is not known what memory it shares; "
                     "fix: NumPy arrays, or a specification, as prove(assume=..., extents=..., grid=...)"
                 )
         return arrays
@@ -294,8 +294,8 @@ class KernelProver:
             for two, second in arrays[at + 1 :]:
                 if one != two and np.may_share_memory(first, second) and (written is None or {one, two} & written):
                     raise UserError(
-                        f"prove.like: {one} and {two} share memory, and the kernel writes there; a proof is about arrays that "
-                        "do not overlap, and would say nothing of this launch; fix: arrays of their own"
+                        f"prove.launch: {one} and {two} share memory, and the kernel writes there; a proof is about arrays "
+                        "that do not overlap, and would say nothing of this launch; fix: arrays of their own"
                     )
 
     def _prove(

@@ -30,7 +30,10 @@ _QUESTIONS = 20
 """Questions that take all steps that they may, before nothing more is asked."""
 _STEPS_A_CLAIM = 1500
 """What a claim counts at least: making its terms takes time, also where the solver is not asked."""
-_LIMITS = (((1 << 31) - 1, "2**31 - 1"), ((1 << 31) - (1 << 16), "2**31 - 2**16"), (1 << 30, "2**30"), (1 << 24, "2**24"))
+_LIMITS = (
+    ((1 << 31) - 1, "2**31 - 1"), ((1 << 31) - (1 << 16), "2**31 - 2**16"), (1 << 30, "2**30"), (1 << 24, "2**24"),
+    (1 << 15, "2**15"),
+)  # fmt: skip
 """What sizes are at most under conditions, the weakest first."""
 _MAX_LOOSENED = 3
 """Conditions of a verdict of which weaker ones are tried: each takes making everything again."""
@@ -68,7 +71,7 @@ class Bounds:
         self.world = World(prepared, parsed, Budget(limit, _QUESTIONS * limit))
         self._bounds: dict[Access, Found] = {}
         self._pointers: dict[Access, Pointer | Unknown] = {}
-        self._levels: dict[tuple[int | None, bool], list[Level]] = {}
+        self._levels: dict[int | None, list[Level]] = {}
         self._executed: dict[tuple[Level, Formula], bool] = {}
         self._for_weaker = _QUESTIONS * limit // _SHARE_OF_WEAKER
         self._for_launches = Budget(limit, _QUESTIONS * limit // _SHARE_OF_LAUNCHES)
@@ -121,17 +124,17 @@ class Bounds:
 
     # Levels
 
-    def levels(self, array: int | None, small: bool = False) -> list[Level]:
+    def levels(self, array: int | None) -> list[Level]:
         """Returns conditions, the weakest first, that are possible at all.
 
-        array: the parameter that is asked about. small: also those under which products of two sizes have 31 bits.
+        array: the parameter that is asked about. With the strongest ones products of two sizes have 31 bits.
         """
-        found = self._levels.get((array, small))
+        found = self._levels.get(array)
         if found is None:
-            found = self._levels[array, small] = self._made_levels(array, small)
+            found = self._levels[array] = self._made_levels(array)
         return found
 
-    def _made_levels(self, array: int | None, small: bool) -> list[Level]:
+    def _made_levels(self, array: int | None) -> list[Level]:
         world = self.world
         names = {position: name for name, position in self.prepared.arrays.items()}
         texts = dict(self.specification.extents)
@@ -144,7 +147,6 @@ class Bounds:
             (text, axis) for text, axis in zip(self.specification.grid, world.grid, strict=True) if axis.number is None
         ]  # fmt: skip
         bounds = [(own, *_LIMITS[0]), (extents, *_LIMITS[0]), *[(sizes, *each) for each in _LIMITS[1:]]]
-        bounds += [(sizes, 1 << 15, "2**15")] if small else []
         found: list[Level] = []
         for parts, limit, text in bounds:
             limited = [
@@ -212,9 +214,8 @@ class Bounds:
         return all(expressions.holds(each, example) for each in conditions)
 
     def climb(
-        self, array: int | None, holds: Callable[[Level], bool], live: Sequence[Live], least: Level = ALWAYS,
-        small: bool = False,
-    ) -> Found:  # fmt: skip
+        self, array: int | None, holds: Callable[[Level], bool], live: Sequence[Live], least: Level = ALWAYS
+    ) -> Found:
         """Returns that a claim holds, under the weakest conditions; unknown if there are none.
 
         Conditions are those of a verdict only if a launch is found in which they leave something to be said: of `live`, all
@@ -224,13 +225,12 @@ class Bounds:
             array: the parameter that the claim is about.
             live: what says that something is executed of which a verdict is sought.
             least: conditions there are anyway.
-            small: as in `levels`.
         """
         if least and self.world.is_impossible(least):
             return Found(UNKNOWN)  # what two accesses need each is never true at once
         if holds(least):
             return self._said(live, least)
-        levels = [joined(least, level) for level in self.levels(array, small)]
+        levels = [joined(least, level) for level in self.levels(array)]
         if not levels or not holds(levels[-1]):
             return Found(UNKNOWN)
         first = next(at for at, each in enumerate(levels) if each == levels[-1] or holds(each))

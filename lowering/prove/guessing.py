@@ -21,6 +21,7 @@ from .hints import Hints
 from .preparation import Access, PreparedFunction
 from .specify import candidates
 from .specify.expressions import Assumption, evaluate, holds, names_in, parse_assumption, parse_size
+from .specify.remarks import factors, is_usual_extent
 from .specify.specification import GRID_NAMES, Specification
 from .terms.atoms import Terms
 from .terms.formulas import Formula, at_most, equal, negated, polynomials_of
@@ -29,6 +30,7 @@ from .terms.solver import Budget
 from .world import ALWAYS, AccessTerms, World
 
 _MAX_CANDIDATES = 6
+_MAX_SHORTER = 2
 _MAX_GRIDS = 6
 _MANY = 12
 _MAX_BLOCK = 4096
@@ -40,6 +42,8 @@ _TOTAL = 40_000_000
 _FOR_A_GRID = 12_000_000
 _OF_AN_EQUATION = 10
 """What an equation counts, and an axis of the grid with one number of programs, where other assumptions count 1."""
+_OF_A_TARGET, _OF_A_NUMBER = 5, 2
+"""What a target counts that is proven, and what a size takes away that is one number: three of them are more than a target."""
 _PATIENCE = 2
 """Grids in a row that bring nothing better, after which no more are tried."""
 
@@ -91,7 +95,8 @@ class _Guess:
         self.prepared = prepared
         self.launch = launch
         self.others = others
-        self.blocks = _blocks(prepared)
+        self.blocks = blocks_of(prepared)
+        self.factors = factors(own_numbers(prepared))
         self.budget = Budget(_LIMIT, _FOR_A_GRID)
         self.texts: list[str] = []
         self.numbers = _used(prepared, launch.numbers)
@@ -131,7 +136,8 @@ class _Guess:
         ones = self._true([f"{name} == 1" for name, number in self.numbers.items() if number == 1])[:_MAX_ONES]
         left = _TOTAL
         best: tuple[tuple[int, int], Specification] | None = None
-        ranked = sorted(itertools.product(*[range(len(axis)) for axis in self.axes]), key=sum)[:_MAX_GRIDS]
+        every = itertools.product(*[range(len(axis)) for axis in self.axes])
+        ranked = sorted(every, key=lambda ranks: (sum(ranks), max(ranks)))[:_MAX_GRIDS]
         variants: list[list[str]] = [[], ones] if ones else [[]]
         tried = [(ranks, fixed) for ranks in ranked for fixed in variants]
         better = 0
@@ -145,7 +151,8 @@ class _Guess:
             found, proven, all_, relations, closed = self._with_grid((grid[0], grid[1], grid[2]), names, [*signs, *fixed])
             left -= given - self.budget.left
             relations = [*relations, *fixed]
-            score = (proven, -sum(_OF_AN_EQUATION if "==" in each else 1 for each in relations) - _OF_AN_EQUATION * closed)
+            cost = sum(_OF_AN_EQUATION if "==" in each else 1 for each in relations) + _OF_AN_EQUATION * closed
+            score = (_OF_A_TARGET * proven - _OF_A_NUMBER * _fixed(relations, grid, names), -cost)
             if best is None or score > best[0]:
                 best, better = (score, found), number
             few = number >= min(3, len(tried) - 1)
@@ -160,9 +167,11 @@ class _Guess:
         self, grid: tuple[str, str, str], names: Mapping[str, int], signs: list[str]
     ) -> tuple[Specification, int, int, list[str], int]:
         ranges: list[str] = []
+        elements = {name: value for name, value in self.launch.elements.items() if self._has_extent(name)}
+        hinted = {name: self._hinted(name, value, grid) for name, value in elements.items()}
         sizes = {
-            name: self._extents(name, names, [*self._hinted(name, value, grid), *candidates.extents(value, names)])
-            for name, value in self.launch.elements.items() if self._has_extent(name)
+            name: self._extents(name, names, [*hinted[name][0], *candidates.extents(value, names)])
+            for name, value in elements.items()
         }  # fmt: skip
         sizes = {name: options for name, options in sizes.items() if options}
         chosen = {name: options[0] for name, options in sizes.items()}
@@ -171,29 +180,14 @@ class _Guess:
         self.texts = texts = self._pool(world, by_array, names)
         pool = [parse_assumption(text) for text in texts]
         formulas = self._named(world, pool)
-        for name, accesses in by_array.items():
-            if name not in sizes:
-                continue
+        for name in [each for each in by_array if each in sizes]:
             position = self.prepared.arrays[name]
-            best = -1
-            for option in sizes[name]:
-                world.extents[position] = world.size(parse_size(option, "extent"))
-                if best < 0:
-                    best_option = option
-                proven = sum(self._is_inside(world, access, []) for access in accesses)
-                if proven > best:
-                    best, best_option = proven, option
-                if proven == len(accesses):
-                    break
-            if best < len(accesses):  # with everything that holds in the launch
-                for option in sizes[name]:
-                    world.extents[position] = world.size(parse_size(option, "extent"))
-                    proven = sum(self._is_inside_with(world, access, formulas) for access in accesses)
-                    if proven > best:
-                        best, best_option = proven, option
-                        break
-            chosen[name] = best_option
-            world.extents[position] = world.size(parse_size(best_option, "extent"))
+            shorter = [candidates.shorter(elements[name], names), hinted[name][1]]
+            products, ends = [self._fitting(name, each)[:_MAX_SHORTER] for each in shorter]
+            options = self._in_order(sizes[name], products, ends, names, elements[name])
+            found = self._sized(world, by_array[name], position, options, sizes[name], formulas)
+            chosen[name] = found
+            world.extents[position] = world.size(parse_size(found, "extent"))
         relations = self._relations(world, by_array, formulas, texts)
         ranges = self._contents(world, by_array, signs, relations, chosen, grid, names)
         if ranges:
@@ -260,22 +254,62 @@ class _Guess:
         names = [name for name in by_array if name in distinct and name not in written and self._has_extent(name)]
         return [f"distinct({name}[:])" for name in names]
 
+    def _sized(
+        self, world: World, accesses: Sequence[Access], position: int, options: Sequence[str], near: Sequence[str],
+        formulas: Sequence[tuple[Formula, frozenset[str]]],
+    ) -> str:  # fmt: skip
+        """Returns the size with which the most accesses of an array are inside, or with everything that holds in the launch.
+
+        options: sizes in the order in which they are tried; those that are not near ones count if all accesses are inside.
+        """
+        best, found = -1, near[0]
+        for option in options:
+            world.extents[position] = world.size(parse_size(option, "extent"))
+            proven = sum(self._is_inside(world, access, []) for access in accesses)
+            if proven == len(accesses):
+                return option
+            if proven > best and option in near:
+                best, found = proven, option
+        for option in near:
+            world.extents[position] = world.size(parse_size(option, "extent"))
+            if sum(self._is_inside_with(world, access, formulas) for access in accesses) > best:
+                return option
+        return found
+
+    def _in_order(
+        self, near: Sequence[str], products: Sequence[str], hinted: Sequence[str], names: Mapping[str, int], elements: int
+    ) -> list[str]:  # fmt: skip
+        """Returns near sizes of an array of so many elements with shorter ones between them, and first what is just that.
+
+        That an array is longer than it has to be is a better guess than a number that only fits the launch; `n + 1` comes
+        before whole blocks, as it is marked where it is fitted to a fault.
+        """
+        odd = [text for text in near if not is_usual_extent(text, names, self.factors)]
+        first = near.index(odd[0]) if odd else len(near)
+        alone = [text for text in odd if " + " not in text]
+        second = near.index(alone[0]) if alone else len(near)
+        exact = [text for text in near if names.get(text) == elements]
+        return list(dict.fromkeys([*exact, *near[:first], *products, *near[first:second], *hinted, *near[second:]]))
+
     def _extents(self, name: str, names: Mapping[str, int], texts: Sequence[str]) -> list[str]:
         """Returns those sizes of an array, or what other launches say of it, that it has in all launches, at least."""
         for other in self.others:
             sizes = other.sizes()
             texts = [*texts, *candidates.extents(other.elements.get(name, 0), {each: sizes[each] for each in names})]
-        if self.others:
-            every = (self.launch, *self.others)
-            texts = [text for text in texts if all(0 <= _value(text, each) <= each.elements.get(name, 0) for each in every)]
-        return list(dict.fromkeys(texts))[:_MAX_CANDIDATES]
+        return self._fitting(name, texts)[:_MAX_CANDIDATES]
+
+    def _fitting(self, name: str, texts: Sequence[str]) -> list[str]:
+        """Returns those sizes that an array has in all launches, at least."""
+        every = (self.launch, *self.others) if self.others else ()
+        fitting = [text for text in texts if all(0 <= _value(text, each) <= each.elements.get(name, 0) for each in every)]
+        return list(dict.fromkeys(fitting))
 
     def _has_extent(self, name: str) -> bool:
         """Returns whether a parameter is an array without a descriptor, whose launches check its extent."""
         position = self.prepared.arrays.get(name)
         return position is not None and not self.prepared.parameters[position].rank
 
-    def _hinted(self, name: str, value: int, grid: tuple[str, str, str]) -> list[str]:
+    def _hinted(self, name: str, value: int, grid: tuple[str, str, str]) -> tuple[list[str], list[str]]:
         position = self.prepared.arrays[name]
         element = self.prepared.parameters[position].element_size
         return self.hints.extents(position, element, grid, self.launch.grid, value)
@@ -441,9 +475,10 @@ class _Guess:
             limits = [int(factor) for factor in factors if factor.isdigit()]
             limits += sorted({t.shape_of(each.op.operands[0].type)[property_number(each.op, "axis")] for each in gathers})
             options = [
-                text for end in dict.fromkeys((high, most)) for text in candidates.contents(name, low, end, names, limits)
+                text for end in dict.fromkeys((high, most))
+                for text in candidates.contents(name, low, end, names, limits, self.blocks)
                 if all(_bounds(text, name, other) for other in others)
-            ][:_MAX_CANDIDATES]  # fmt: skip
+            ][: 2 * _MAX_CANDIDATES]  # fmt: skip
             best, kept = -1, None
             for option in options:
                 tried = self._world([*signs, *relations, *found, option], chosen, grid)
@@ -454,6 +489,13 @@ class _Guess:
             if kept is not None:
                 found.append(kept)
         return found
+
+
+def _fixed(relations: Sequence[str], grid: Sequence[str], names: Mapping[str, int]) -> int:
+    """Returns how many sizes and numbers of programs are those of the launch; a size of 1 is often meant, as a stride."""
+    equations = [text.partition(" == ") for text in relations]
+    sizes = sum(right == str(names.get(left)) != "1" for left, _, right in equations)
+    return sizes + sum(axis.isdigit() and axis != "1" for axis in grid)
 
 
 def _value(text: str, launch: Launch) -> int:
@@ -499,10 +541,14 @@ def _used(prepared: PreparedFunction, numbers: Mapping[str, int]) -> dict[str, i
     return {name: number for name, number in numbers.items() if arguments[prepared.numbers[name]].uses}
 
 
-def _blocks(prepared: PreparedFunction) -> list[int]:
-    """Returns the extents of blocks of the function, and its constants that may be such."""
-    constants = [value for value in _constants(prepared, of_blocks=False) if value <= _MAX_BLOCK]
-    return sorted({*_extents(prepared), *constants})
+def blocks_of(prepared: PreparedFunction) -> list[int]:
+    """Returns the extents of blocks of the function, and its constants that may be such.
+
+    A constant that is one less than another number is there to round up a quotient by that one.
+    """
+    constants = {value for value in _constants(prepared, of_blocks=False) if value <= _MAX_BLOCK}
+    found = {*_extents(prepared), *constants}
+    return sorted(each for each in found if each not in constants or each + 1 not in found)
 
 
 def own_numbers(prepared: PreparedFunction) -> frozenset[int]:

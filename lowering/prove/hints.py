@@ -50,28 +50,43 @@ class Hints:
 
     def grids(self, axis: int, value: int) -> list[str]:
         """Returns numbers of programs along an axis that are `value`: what a mask bounds them by, or products of quotients."""
+        found = self._in_masks(axis, value, self._terms.choices())
+        if not found:
+            quotients = list(itertools.islice(self._quotients(), _MAX_QUOTIENTS))
+            pairs = itertools.combinations(quotients, 2)
+            found = [f"{one} * {two}" for (one, x), (two, y) in pairs if x * y == value]
+        return found or self._in_masks(axis, value, self._terms.extremes())
+
+    def _in_masks(self, axis: int, value: int, alternatives: Iterable[tuple[int, Polynomial, Polynomial]]) -> list[str]:
+        """Returns what masks bound programs by. alternatives: atoms that are one of two numbers, with these."""
         found: dict[str, None] = {}
-        choices = {number: (yes, no) for number, yes, no in self._terms.choices()}
+        choices = {number: (one, two) for number, one, two in alternatives}
         for access in self._accesses:
             for polynomial in polynomials_of((access.live,)):
                 either = [(atom, each) for atom in sorted(polynomial.atoms & choices.keys()) for each in choices[atom]]
                 for each in (polynomial, *[polynomial.substituted(atom, one) for atom, one in either]):
                     found.update(dict.fromkeys(self._bounds(each, axis, value)))
-        if not found:
-            quotients = list(itertools.islice(self._quotients(), _MAX_QUOTIENTS))
-            pairs = itertools.combinations(quotients, 2)
-            found = {f"{one} * {two}": None for (one, x), (two, y) in pairs if x * y == value}
         return list(found)
 
     def _bounds(self, polynomial: Polynomial, axis: int, value: int) -> Iterator[str]:
+        for text, step in self._steps(polynomial, axis):
+            for monomial, factor in polynomial:
+                size = self._size(monomial)
+                if factor == -1 and size is not None and size != text and -(-self._value(monomial) // step) == value:
+                    yield size if text == "1" else f"cdiv({size}, {text})"
+
+    def _steps(self, polynomial: Polynomial, axis: int) -> Iterator[tuple[str, int]]:
+        """Yields what an index along an axis is multiplied by, a number or sizes, as text and as the number that it is."""
         factors = dict(polynomial.terms)
-        step = sum(factors.get((atom,), 0) for atom, own in self._axes.items() if own == axis)
-        if step < 1:
-            return
+        own = [atom for atom, each in self._axes.items() if each == axis]
+        number = sum(factors.get((atom,), 0) for atom in own)
+        if number >= 1:
+            yield f"{number}", number
         for monomial, factor in polynomial:
-            size = self._size(monomial)
-            if factor == -1 and size is not None and -(-self._value(monomial) // step) == value:
-                yield size if step == 1 else f"cdiv({size}, {step})"
+            sizes = tuple([atom for atom in monomial if atom not in own])
+            text = self._size(sizes)
+            if factor == 1 and text is not None and len(sizes) == len(monomial) - 1 and self._value(sizes) >= 1:
+                yield text if len(sizes) == 1 else f"({text})", self._value(sizes)
 
     def _quotients(self) -> Iterator[tuple[str, int]]:
         """Yields the quotients of sizes that the kernel computes, rounded up, with their values."""
@@ -107,20 +122,28 @@ class Hints:
 
     # Extents
 
-    def extents(self, position: int, element: int, grid: Sequence[str], programs: Sequence[int], value: int) -> list[str]:
-        """Returns numbers of elements of an array of `value` elements, by the strides of addresses in it.
+    def extents(
+        self, position: int, element: int, grid: Sequence[str], programs: Sequence[int], value: int
+    ) -> tuple[list[str], list[str]]:
+        """Returns numbers of elements of an array of `value` elements, by the strides of addresses in it: near, and shorter.
 
         An address `S * (16 * program + lane)` with a product of sizes S and lanes below 16 ends before `S * 16 * programs`.
         """
-        found: dict[str, None] = {}
+        found: dict[str, tuple[int, bool]] = {}
         for access in self._accesses:
             if isinstance(access.pointer, Pointer) and access.pointer.base == position:
-                found.update(dict.fromkeys(self._ends(access.pointer.offset, element, grid, programs, value)))
-        return list(found)[:_MAX_HINTS]
+                found.update(self._ends(access.pointer.offset, element, grid, programs))
+        near = [
+            text for text, (end, has_sizes) in found.items()
+            if has_sizes and 0 <= value - end <= (_MAX_REST if end > _MAX_REST else 0)
+        ]  # fmt: skip
+        shorter = [text for text, (end, _) in found.items() if 0 < end <= value and text not in near]
+        return near[:_MAX_HINTS], shorter[:_MAX_HINTS]
 
     def _ends(
-        self, offset: Polynomial, element: int, grid: Sequence[str], programs: Sequence[int], value: int
-    ) -> Iterator[str]:  # fmt: skip
+        self, offset: Polynomial, element: int, grid: Sequence[str], programs: Sequence[int]
+    ) -> Iterator[tuple[str, tuple[int, bool]]]:  # fmt: skip
+        """Yields where addresses end, as text, as the number that it is, and whether sizes have a part in it."""
         steps: dict[Monomial, list[tuple[int, int]]] = {}
         for monomial, factor in offset:
             others = [atom for atom in monomial if atom not in self._names]
@@ -131,8 +154,9 @@ class Hints:
             text = self._size(size)
             by_axis = [(self._axes[atom], factor) for atom, factor in parts if atom in self._axes]
             rest = [(self._terms.atoms[atom].high, factor) for atom, factor in parts if atom not in self._axes]
-            if text is None or len(by_axis) > 1:
+            if (text is None and size) or len(by_axis) > 1:
                 continue
+            factors = [] if text is None else [text]
             reach = 1 + sum((high or 0) * factor for high, factor in rest)
             end = reach * self._value(size)
             if by_axis:
@@ -140,9 +164,9 @@ class Hints:
                 if step != reach:
                     continue
                 end *= programs[axis]
-                text = f"{text} * {grid[axis]}"
-            if 0 <= value - end <= (_MAX_REST if end > _MAX_REST else 0):
-                yield text if reach == 1 else f"{reach} * {text}"
+                factors.append(grid[axis])
+            if factors:
+                yield " * ".join(factors if reach == 1 else [f"{reach}", *factors]), (end, text is not None)
 
 
 def _direction(index: Polynomial) -> Polynomial:

@@ -133,10 +133,10 @@ class Overflow:
             return failed is None
 
         array = pointer.base if isinstance(pointer, Pointer) else None
-        found = self._bounds.climb(array, holds, [partial(self._bounds.live, access)], small=True)
+        found = self._bounds.climb(array, holds, [partial(self._bounds.live, access)])
         if found.verdict in SHOWN or found.reason:
             return found
-        levels = self._bounds.levels(array, small=True)
+        levels = self._bounds.levels(array)
         strongest = levels[-1] if levels else ALWAYS
         for each in (strongest, ALWAYS):  # what is left under all conditions is in the way, and not what they are for
             for op in operations:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from math import prod
 
 _MAX_NAMES = 16
 _MAX_REST = 64
 _MAX_BLOCKS = 8
 _MAX_MARK = 16
+_MAX_RANGES = 3
+_MAX_FACTOR = 16
+"""The largest number that a size is multiplied by where that leaves elements of an array."""
 _MAX_PRODUCTS = 12
 
 
@@ -30,6 +35,8 @@ def extents(value: int, numbers: Mapping[str, int]) -> list[str]:
             factor = value // a
             if factor > 1 and (value % a == 0 or factor & (factor - 1) == 0):
                 add(factor * a, 8 if factor & (factor - 1) else 5, f"{factor} * {one}")
+            elif 1 < factor <= _MAX_FACTOR:
+                add(factor * a, 9, f"{factor} * {one}")
         for two in names:
             b = numbers[two]
             if one <= two:
@@ -57,23 +64,38 @@ def extents(value: int, numbers: Mapping[str, int]) -> list[str]:
     return list(dict.fromkeys([*[text for *_, text in sorted(found)], str(value)]))
 
 
+def shorter(value: int, numbers: Mapping[str, int]) -> list[str]:
+    """Returns products of sizes that an array of `value` elements has, however many it has besides, the longest first.
+
+    An extent is the least that an array has: buffers may be made for other launches, or for whole blocks.
+    """
+    names = [name for name, number in list(numbers.items())[:_MAX_NAMES] if number > 0]
+    found = {
+        " * ".join(each): prod([numbers[name] for name in each])
+        for count in (1, 2, 3) for each in itertools.combinations(names, count)
+    }  # fmt: skip
+    fitting = [(size, text) for text, size in found.items() if 1 < size < value]
+    return [text for _, text in sorted(fitting, key=lambda each: -each[0])]
+
+
 def grids(value: int, numbers: Mapping[str, int], blocks: Iterable[int], symbol: str) -> list[str]:
     """Returns numbers of programs that are `value`, the likeliest first; `symbol` stands for any number."""
     names = [name for name, number in list(numbers.items())[:_MAX_NAMES] if number > 0]
-    found = [f"cdiv({name}, {block})" for block in sorted(set(blocks), reverse=True) for name in names
+    blocks = sorted(set(blocks), reverse=True)
+    found = [f"cdiv({name}, {block})" for block in blocks for name in names
              if block > 1 and -(-numbers[name] // block) == value]  # fmt: skip
     exact = [name for name in names if numbers[name] == value]
     products = [f"{one} * {two}" for one, two in _pairs(names) if numbers[one] * numbers[two] == value]
     tiles = [
         f"cdiv({one}, {block}) * cdiv({two}, {other})" for one, two in _pairs(names) for block in blocks for other in blocks
-        if block > 1 and other > 1 and -(-numbers[one] // block) * -(-numbers[two] // other) == value
+        if one != two and block > 1 and other > 1 and -(-numbers[one] // block) * -(-numbers[two] // other) == value
     ]  # fmt: skip
     rows = [
         f"{one} * cdiv({two}, {block})" for one in names for two in names for block in blocks
         if one != two and block > 1 and numbers[one] * -(-numbers[two] // block) == value
     ]  # fmt: skip
     first = [str(value)] if value == 1 else []
-    ranked = [*exact, *found, *products, *tiles[:4], *rows[:4]] if value > 1 else [*found[:3], *exact[:1]]
+    ranked = [*exact, *found, *products, *rows[:3], *tiles[:3]] if value > 1 else [*found[:3], *exact[:1]]
     return list(dict.fromkeys([*ranked, symbol, *first, str(value)]))
 
 
@@ -112,16 +134,23 @@ def signs(numbers: Mapping[str, int]) -> list[str]:
     return [f"{name} >= {1 if number > 0 else 0}" for name, number in numbers.items() if number >= 0]
 
 
-def contents(name: str, low: int, high: int, numbers: Mapping[str, int], limits: Sequence[int]) -> list[str]:
-    """Returns ranges of the elements of an array, which were low … high in the launch."""
+def contents(
+    name: str, low: int, high: int, numbers: Mapping[str, int], limits: Sequence[int], blocks: Iterable[int]
+) -> list[str]:
+    """Returns ranges of the elements of an array, which were low … high in the launch.
+
+    limits: what an index may be below. blocks: extents, of which one or two may follow an element that is a first index.
+    """
     if low < -_MAX_MARK:
         return []
     low = min(low, 0)  # -1 and the like often stand for no element
     above = sorted((number, size) for size, number in numbers.items() if number > high)
     found = [f"{low} <= {name}[:] < {size}" for _, size in above]
     found += [f"{low} <= {name}[:] <= {size}" for size, number in numbers.items() if number == high and number > 0]
-    given = [f"{low} <= {name}[:] < {limit}" for limit in limits if limit > high]
-    return [*given, *found, f"{low} <= {name}[:] <= {high}"]
+    found = [*[f"{low} <= {name}[:] < {limit}" for limit in limits if limit > high], *found]
+    sums = sorted({each * block for block in blocks for each in (1, 2) if block > 1})
+    room = [f"{low} <= {name}[:] <= {size} - {each}" for number, size in above for each in sums if high <= number - each]
+    return [*found[:_MAX_RANGES], *room[:_MAX_RANGES], *found[_MAX_RANGES:], f"{low} <= {name}[:] <= {high}"]
 
 
 def _pairs(names: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -130,4 +159,4 @@ def _pairs(names: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield one, two
 
 
-__all__ = ["assumptions", "contents", "extents", "grids", "is_usual", "signs"]
+__all__ = ["assumptions", "contents", "extents", "grids", "is_usual", "shorter", "signs"]

@@ -89,10 +89,10 @@ def doubts(
         if axis in axes and parse_size(text, "grid") == Number(1):
             found.append(f"grid, axis {'xyz'[axis]}: 1: as in the launch; nothing is said of several programs")
     programs = {axis.value for axis in specification.parsed().grid if isinstance(axis, Number)}
-    factors = {1, *own, *programs} | {one * two for one in own for two in own}
+    own = {*factors(own), *programs}
     for name, text in specification.extents:
         size = parse_size(text, f"extent of {name}")
-        if not _is_usual(size, numbers, factors):
+        if not _is_usual(size, numbers, own):
             own_ = f"the launch's array has {elements[name]} elements" if name in elements else "chosen to fit the launch"
             simple = [one for one, number in numbers.items() if number == elements.get(name)]
             other = f"; {' and '.join(simple)} had that value, too" if simple else ""
@@ -108,6 +108,16 @@ def doubts(
             shown = [f"the launch's {name} has {low} to {high}" for name in arrays for low, high in [contents[name]]]
             found.append(f"assume: {text}: {' and '.join(shown)}, and no launch checks it")
     return tuple(found)
+
+
+def factors(own: Collection[int]) -> frozenset[int]:
+    """Returns the factors that extents may have: the numbers of a kernel, and products of two of them."""
+    return frozenset([1, *own, *[one * two for one in own for two in own]])
+
+
+def is_usual_extent(text: str, numbers: Mapping[str, int], own: Collection[int]) -> bool:
+    """Returns whether an extent is a product of sizes and of a kernel's own factors, or what rows with a stride reach to."""
+    return _is_usual(parse_size(text, "extent"), numbers, own)
 
 
 def _is_usual(size: Expression, numbers: Mapping[str, int], factors: Collection[int] | None) -> bool:
@@ -133,4 +143,4 @@ def _is_product(size: Expression, numbers: Mapping[str, int], factors: Collectio
     return False
 
 
-__all__ = ["doubts", "fixed"]
+__all__ = ["doubts", "factors", "fixed", "is_usual_extent"]

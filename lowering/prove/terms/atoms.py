@@ -165,10 +165,17 @@ class Terms:
                 yield key[1], key[2]
 
     def choices(self) -> Iterator[tuple[int, Polynomial, Polynomial]]:
-        """Yields the atoms that are one of two numbers, with these."""
+        """Yields the atoms that are one of two numbers by a condition, with these."""
+        return self._of_two("chosen")
+
+    def extremes(self) -> Iterator[tuple[int, Polynomial, Polynomial]]:
+        """Yields the atoms that are the minimum or the maximum of two numbers, with these."""
+        return self._of_two("smaller", "larger")
+
+    def _of_two(self, *kinds: str) -> Iterator[tuple[int, Polynomial, Polynomial]]:
         for key, number in self._numbers.items():
-            if isinstance(key, tuple) and key[0] == "chosen":
-                yield number, key[2], key[3]
+            if isinstance(key, tuple) and key[0] in kinds:
+                yield number, key[-2], key[-1]
 
     def flag(
         self, key: Hashable, name: str, depends: Iterable[Hashable] = (),

@@ -302,3 +302,105 @@ def test_a_parameter_may_have_the_name_of_a_number_of_programs(name: str) -> Non
         proof = kernel.prove.like(grid, np.zeros(size, np.int32), number)
         assert proof.verdict("bounds") != "refuted"
         assert proof.specification == kernel.prove.specification(grid, np.zeros(size, np.int32), number)
+
+
+# Arrays that are longer than they have to be, and grids that are made of sizes
+
+_BY_SIZES = """tt.func public @k(%y: !tt.ptr<f32>, %n: i32, %k: i32) {
+  %p = tt.get_program_id x : i32
+  %first = arith.muli %p, %k : i32
+  %next = arith.addi %first, %k : i32
+  %end = arith.minsi %next, %n : i32
+  %one = arith.constant 1 : i32
+  %zero = arith.constant 0.0 : f32
+  scf.for %i = %first to %end step %one : i32 {
+    %at = tt.addptr %y, %i : !tt.ptr<f32>, i32
+    tt.store %at, %zero : !tt.ptr<f32>
+  }
+  tt.return
+}"""
+_TILES = """tt.func public @k(%y: !tt.ptr<f32>, %M: i32, %N: i32) {
+  %c16 = arith.constant 16 : i32
+  %c15 = arith.constant 15 : i32
+  %p = tt.get_program_id x : i32
+  %up = arith.addi %M, %c15 : i32
+  %tiles = arith.divsi %up, %c16 : i32
+  %row = arith.remsi %p, %tiles : i32
+  %col = arith.divsi %p, %tiles : i32
+  %first = arith.muli %row, %c16 : i32
+  %lanes = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+  %start = tt.splat %first : i32 -> tensor<16xi32>
+  %i = arith.addi %start, %lanes : tensor<16xi32>
+  %ms = tt.splat %M : i32 -> tensor<16xi32>
+  %inside = arith.cmpi slt, %i, %ms : tensor<16xi32>
+  %before = arith.muli %col, %M : i32
+  %cs = tt.splat %before : i32 -> tensor<16xi32>
+  %j = arith.addi %i, %cs : tensor<16xi32>
+  %zero = arith.constant dense<0.0> : tensor<16xf32>
+  %ys = tt.splat %y : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>
+  %at = tt.addptr %ys, %j : tensor<16x!tt.ptr<f32>>, tensor<16xi32>
+  tt.store %at, %zero, %inside : tensor<16x!tt.ptr<f32>>
+  tt.return
+}"""
+
+
+@pytest.mark.parametrize(
+    ("n", "elements"), [(50, 60), (50, 64), (50, 128), (300, 400), (300, 600), (300, 1000), (1000, 1 << 20)]
+)
+def test_an_array_may_be_longer_than_it_has_to_be(n: int, elements: int) -> None:
+    """An extent is the least that an array has; a number that fits the launch would fix n, or the grid."""
+    made = jn.kernel.from_ttir(_TILE.replace("MASK", "slt"))
+    proof = made.prove.like(-(-n // 128), np.zeros(elements, np.float32), n)
+    assert dict(proof.specification.extents) == {"y": "n"}
+    assert proof.specification.grid == ("cdiv(n, 128)", "1", "1")
+    assert proof.ok
+    assert (proof.fixed, proof.doubts) == ((), ())
+
+
+def test_an_array_of_whole_blocks_is_not_taken_for_a_longer_one_where_a_mask_is_missing() -> None:
+    text = _TILE.replace("MASK", "slt").replace(", %inside :", " :")
+    proof = jn.kernel.from_ttir(text).prove.like(3, np.zeros(500, np.float32), 300)
+    assert dict(proof.specification.extents) != {"y": "n"}
+    assert proof.doubts
+
+
+@pytest.mark.parametrize(("n", "k", "elements"), [(100, 7, 100), (103, 8, 103), (100, 7, 130), (96, 8, 96)])
+def test_a_grid_may_be_a_quotient_of_two_sizes(n: int, k: int, elements: int) -> None:
+    proof = jn.kernel.from_ttir(_BY_SIZES).prove.like(-(-n // k), np.zeros(elements, np.float32), n, k)
+    assert proof.specification.grid == ("cdiv(n, k)", "1", "1")
+    assert dict(proof.specification.extents) == {"y": "n"}
+    assert (proof.verdict("bounds"), proof.verdict("races"), proof.fixed) == ("proven", "proven", ())
+
+
+@pytest.mark.parametrize(("m", "n"), [(45, 3), (40, 5), (33, 7)])
+def test_a_constant_that_rounds_up_is_no_block(m: int, n: int) -> None:
+    """Of 45 rows there are as many blocks of 15 as of 16."""
+    proof = jn.kernel.from_ttir(_TILES).prove.like(n * -(-m // 16), np.zeros(m * n, np.float32), m, n)
+    assert proof.specification.grid[0] in ("N * cdiv(M, 16)", "cdiv(M, 16) * N")
+    assert {proof.verdict("bounds"), proof.verdict("races")} <= {*_SHOWN}
+
+
+def test_an_index_may_be_the_first_of_a_block() -> None:
+    """Rows of 16 that begin anywhere: the last one begins 16 before the end."""
+    made = jn.kernel.from_ttir("""tt.func public @k(%x: !tt.ptr<f32>, %at: !tt.ptr<i32>, %y: !tt.ptr<f32>, %n: i32) {
+      %p = tt.get_program_id x : i32
+      %c16 = arith.constant 16 : i32
+      %a = tt.addptr %at, %p : !tt.ptr<i32>, i32
+      %first = tt.load %a : !tt.ptr<i32>
+      %lanes = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+      %from = tt.addptr %x, %first : !tt.ptr<f32>, i32
+      %xs = tt.splat %from : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>
+      %xp = tt.addptr %xs, %lanes : tensor<16x!tt.ptr<f32>>, tensor<16xi32>
+      %v = tt.load %xp : tensor<16x!tt.ptr<f32>>
+      %own = arith.muli %p, %c16 : i32
+      %to = tt.addptr %y, %own : !tt.ptr<f32>, i32
+      %ys = tt.splat %to : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>
+      %yp = tt.addptr %ys, %lanes : tensor<16x!tt.ptr<f32>>, tensor<16xi32>
+      tt.store %yp, %v : tensor<16x!tt.ptr<f32>>
+      tt.return
+    }""")
+    at = np.array([3, 100, 57, 0, 184], np.int32)
+    proof = made.prove.like(5, np.zeros(200, np.float32), at, np.zeros(80, np.float32), 200)
+    assert "0 <= at[:] <= n - 16" in proof.specification.assume
+    assert {proof.verdict("bounds"), proof.verdict("races")} <= {*_SHOWN}
+    assert not proof.fixed

@@ -255,7 +255,8 @@ def test_reasons_call_nothing_by_the_name_of_a_parameter() -> None:
       tt.store %at, %r : tensor<4x!tt.ptr<i32>>
       tt.return
     }""")
-    (verdict,) = made.prove((), {"x": "lane"}, properties=("overflow",)).accesses
+    made = jn.kernel.from_ttir(made.ttir.replace("%x:", "%t: !tt.ptr<i32>, %x:"))
+    (verdict,) = made.prove(("distinct(t[:])",), {"x": "lane"}, properties=("overflow",)).accesses  # no launch refutes it
     assert "program(x)" in verdict.reason
     assert "p_x*lane() + program(x)*lane()" in verdict.reason
 
@@ -464,7 +465,8 @@ def test_nothing_is_proven_under_conditions_that_contradict_the_assumptions(assu
   tt.return
 }""")
     proof = made.prove(assume, {"x": "4 * n"}, "n")
-    assert [each.verdict for each in proof.accesses] == ["unknown"] * 3
+    assert [each.verdict for each in proof.accesses] == ["unknown", "unknown", "refuted"]
+    assert proof.refuted[0].counterexample.finding.kind == "overflow"
     possible = made.prove((), {"x": "4 * n"}, "n")
     assert {each.verdict for each in possible.accesses} == {"proven under"}
 
