@@ -222,7 +222,7 @@ class _Plugin:
         return f"joinery: kernels of Triton run on the CPU, mode {self.mode} ({VARIABLE}){devices}"
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        from .reports.page import launches_of, write_page
+        from .reports.page import GUESSED, launches_of, remarks_of, write_page
 
         write = terminalreporter.write_line
         terminalreporter.section("joinery")
@@ -237,15 +237,11 @@ class _Plugin:
         for each in findings[:_SHOWN]:
             write(f"  {each.test}: {each.kernel}: {gist(each.text)}")
         if self.proofs:
-            guessed = "as the launches of each kernel suggest them; for all sizes where none is said to be fixed"
-            write(f"{counted(len(self.proofs), 'proof', 6)}, {guessed}")
+            write(f"{counted(len(self.proofs), 'proof', 6)}, {GUESSED}")
         for proven in self.proofs.values():
             write(f"  {proven.kernel}: {proven.verdicts}")
-            if proven.launches > 1:
-                write(f"    guessed from {proven.launches} launches with different relations between sizes")
-            if proven.others:
-                nothing = counted(proven.others, "launch")
-                write(f"    says nothing of {nothing} with other sizes, or with arrays that share memory")
+            for remark in remarks_of(proven):
+                write(f"    {remark}")
             for line in proven.text.split("\n"):
                 write(f"    {line}")
         path = self.config.getoption("--joinery-report")
@@ -253,7 +249,7 @@ class _Plugin:
             write(f"  and {len(findings) - _SHOWN} more{'' if path else ': --joinery-report=page.html lists all'}")
         if path:
             try:
-                write_page(path, self.mode, self.results, self.findings)
+                write_page(path, self.mode, self.results, self.findings, self.proofs.values())
             except OSError as error:
                 write(f"  {path} could not be written: {error.strerror}")
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import subprocess
 import sys
@@ -556,13 +557,14 @@ def test_some_share_memory():
 
 
 def test_behind():
-    for programs, n in ((1, 65), (2, 65), (2, 65), (3, 20)):  # of the first one the grid seems to be fixed
+    for programs, n in ((3, 3), (2, 65), (2, 65), (3, 20)):  # by the first one there are n programs
         x = torch.randn(64 * programs, device="cuda")
         out = torch.empty(64 * programs + n, device="cuda")
         behind[(programs,)](x, out, n, BLOCK=64)
         assert torch.equal(x, out[n:])
 """)
     command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "joinery.triton.pytest", "--joinery=prove", "test_proven.py"]
+    command.append("--joinery-report=page.html")
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 proofs" in done.stdout
@@ -574,3 +576,7 @@ def test_behind():
     _, _, said = done.stdout.partition("  behind: ")
     assert "guessed from 2 launches" in said
     assert "extents={'x': '64 * grid_x', 'out': '64 * grid_x + n'}, grid=('grid_x',))" in said
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<code>behind</code>: bounds proven") == 1
+    assert "guessed from 2 launches" in page
+    assert html.escape("extents={'x': '64 * grid_x', 'out': '64 * grid_x + n'}, grid=('grid_x',))") in page

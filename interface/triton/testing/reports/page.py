@@ -6,11 +6,12 @@ It is one file, which loads nothing and runs nothing. All texts of the project's
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from itertools import groupby
 from pathlib import Path
 
+from ...proving import Proven
 from .excerpts import Excerpt
 from .outcomes import CRASHED, Found, Result, counted, gist
 
@@ -42,14 +43,21 @@ pre.text { white-space: pre-wrap; overflow-wrap: anywhere }
 .source mark { display: block; min-width: max-content; padding: 0 .8em; color: inherit; background: var(--mark) }
 .source mark i { color: var(--bad) } summary { cursor: pointer; margin: 1em 0 .4em; font-weight: 600 }
 """
+GUESSED = "as the launches of each kernel suggest them; for all sizes where none is said to be fixed"
+"""What proofs of a run of tests are about."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _ORDER = ("failed", CRASHED, "not run", "xpassed", "passed", "xfailed", "skipped")
 """Outcomes in the order in which they are listed; others come first."""
 _COLOURS = {"failed": "bad", CRASHED: "bad", "passed": "good", "xpassed": "warn", "not run": "warn"}
 
 
-def write_page(path: str, mode: str, results: Sequence[Result], findings: Sequence[Found]) -> None:
-    """Write the page. mode: how launches ran; results: of every test; findings: of all tests, those that they wait for too."""
+def write_page(
+    path: str, mode: str, results: Sequence[Result], findings: Sequence[Found], proofs: Collection[Proven] = ()
+) -> None:
+    """Write the page.
+
+    mode: how launches ran; results: of every test; findings: of all tests, those that they wait for too; proofs: of kernels.
+    """
     failing = [each for each in findings if not each.is_expected]
     caught = [each for each in findings if each.is_expected]
     launches = launches_of(results)
@@ -60,7 +68,8 @@ def write_page(path: str, mode: str, results: Sequence[Result], findings: Sequen
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f'<meta http-equiv=Content-Security-Policy content="{_POLICY}"><title>{title}</title><style>{_STYLE}</style>'
         f"<h1>{title}</h1><p class=dim>Kernels of Triton, run by joinery without a GPU, mode <code>{escape(mode)}</code>."
-        f"{_totals(results)}<h2 id=findings>Findings</h2>{texts}{_kernels(launches, findings)}{_tests(results)}"
+        f"{_totals(results)}<h2 id=findings>Findings</h2>{texts}{_proofs(proofs)}"
+        f"{_kernels(launches, findings)}{_tests(results)}"
     )
     if caught:
         page += "<h2 id=caught>Findings that tests wait for, and catch</h2>"
@@ -74,6 +83,29 @@ def launches_of(results: Iterable[Result]) -> Counter[str]:
     for each in results:
         found.update(each.launches or {})
     return found
+
+
+def remarks_of(proven: Proven) -> list[str]:
+    """What is to be known of a proof besides: from how many launches it was guessed, and of how many it says nothing."""
+    found = []
+    if proven.launches > 1:
+        found.append(f"guessed from {proven.launches} launches with different relations between sizes")
+    if proven.others:
+        found.append(f"says nothing of {counted(proven.others, 'launch')} with other sizes, or with arrays that share memory")
+    return found
+
+
+def _proofs(proofs: Collection[Proven]) -> str:
+    """What was proven of each kernel, with the proof to open."""
+    if not proofs:
+        return ""
+    parts = [
+        f"<details><summary><code>{escape(each.kernel)}</code>: {escape(each.verdicts)}</summary>"
+        f"{''.join(f'<p class=dim>{escape(remark)}' for remark in remarks_of(each))}<pre class=text>{escape(each.text)}</pre>"
+        "</details>"
+        for each in proofs
+    ]
+    return f"<h2 id=proofs>Proofs</h2><p class=dim>{GUESSED}.{''.join(parts)}"
 
 
 def _totals(results: Sequence[Result]) -> str:
