@@ -39,7 +39,7 @@ def test_samples_that_end_their_process_have_raised_and_the_rest_runs(tmp_path: 
     journal = Journal(tmp_path / "out" / "samples.jsonl")
     journal.begin("a float32 0", "a")
     journal.end("a float32 0", "a", "left", "aten.b")
-    found = run(journal, command(journal.path), seconds=1.0)
+    found = run(journal, command(journal.path), seconds=0.6)
     assert {name: (kind, reason) for name, (_, kind, reason) in found.items()} == {
         "a float32 0": ("left", "aten.b"),
         "a float32 1": ("raises", "it ended the process by SIGSEGV"),

@@ -90,6 +90,7 @@ def test_reproducible_convolutions_have_no_tiles():
     assert [each.template for each in kernels] == ["map", "contract"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize(("filters", "taps"), [(1, 5), (2, 3), (8, 7), (9, 7), (16, 5), (17, 3), (16, 1)])
 def test_one_channel(filters, taps, stride):

@@ -52,9 +52,9 @@ def planted(data: Data, settings: Settings) -> Outcome:
 def test_every_fault_of_a_batch_is_found_and_the_others_run(tmp_path: Path) -> None:
     said: list[str] = []
     kind = Kind("planted", numbered, planted, text="")
-    session = Session(HOST, [kind], tmp_path, said.append, shrink_seconds=0.0, case_seconds=0.3)
+    session = Session(HOST, [kind], tmp_path, said.append, shrink_seconds=0.0, case_seconds=0.2)
     batches = Batches(kind, session, 3, workers=2)
-    batches.run(cases=60, seconds=1.0)
+    batches.run(cases=60, seconds=0.3)
     assert sorted(batches.failed) == [3, 17, 18, 55]
     assert batches.counts["cases"] == 60
     assert batches.counts["runs"] == 56

@@ -161,7 +161,7 @@ def test_errors_that_are_not_documented_crashes_and_hangs_of_texts_are_found(
                           (lambda: time.sleep(60), "no result")):  # fmt: skip
         with monkeypatch.context() as context:
             context.setattr(text_cases, "from_text", lambda *_, run=planted: run())
-            run = Session(HOST, [kind], None, lambda text: None, shrink_seconds=0, case_seconds=0.5)
+            run = Session(HOST, [kind], None, lambda text: None, shrink_seconds=0, case_seconds=0.2)
             run.attempt(kind, "planted")
         assert what in run.found[0].fault.what + run.found[0].fault.text
 
@@ -194,7 +194,7 @@ def test_children_have_limits() -> None:
     assert in_child(lambda: 7).value == 7
     assert "ZeroDivisionError" in in_child(lambda: 1 // 0).text
     assert "MemoryError" in in_child(lambda: bytearray(1 << 33), memory=1 << 30).text
-    assert in_child(lambda: time.sleep(60), seconds=0.2).how == "hung"
+    assert in_child(lambda: time.sleep(60), seconds=0.1).how == "hung"
     assert "SIGABRT" in in_child(os.abort).text
 
 

@@ -67,7 +67,8 @@ def test_levels_and_bounds_that_a_test_sets_count(tmp_path: Path, monkeypatch: p
     calls: list[int] = []
     for module, name in (
         (kept_code.host_stages, "compile_object"), (kept_code.launcher, "compile_object"),
-        (kept_code.gpu_stages, "compile_ptx"), (kept_code.gpu_code, "compile_ptx"),
+        (kept_code.gpu_stages, "compile_ptx"), (kept_code.gpu_code, "compile_ptx"), (kept_code.library, "emit_object"),
+        (kept_code.native_code, "kept"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, None)  # so that both are put back
     monkeypatch.setattr(host, "compile_object", lambda text, target, level: calls.append(level) or b"")
@@ -84,3 +85,21 @@ def test_levels_and_bounds_that_a_test_sets_count(tmp_path: Path, monkeypatch: p
     kept_code.launcher.compile_object(TEXT, target)
     kept_code.gpu_stages.compile_ptx(TEXT, "sm_80")
     assert calls == [1, 2, 7, 8]
+
+
+def test_what_the_runtime_and_harnesses_compile_is_kept_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Maker()
+    for module, name in (
+        (kept_code.host_stages, "compile_object"), (kept_code.launcher, "compile_object"),
+        (kept_code.gpu_stages, "compile_ptx"), (kept_code.gpu_code, "compile_ptx"), (kept_code.library, "emit_object"),
+        (kept_code.native_code, "kept"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, None)
+    monkeypatch.setattr(kept_code.codegen, "emit_object", lambda text: make())
+    for _ in range(2):
+        kept_code.install(tmp_path)  # as another run does
+        assert kept_code.library.emit_object(TEXT) == b"1"
+        assert kept_code.native_code.kept((TEXT,), make) == b"2"
+    assert kept_code.library.emit_object(TEXT) == b"3"
+    kept_code.begin_test()
+    assert kept_code.library.emit_object(TEXT) == b"3"

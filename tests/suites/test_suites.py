@@ -126,7 +126,7 @@ def test_with_a_fixture(broken):
 def test_events_of_a_suite(tmp_path: Path) -> None:
     (tmp_path / "test_suite.py").write_text(SUITE)
     (tmp_path / "test_broken.py").write_text("import nowhere\n")
-    options = ["--suites-events", "events", "--suites-sample=3", "--suites-seconds=0.5", "--suites-stub=absent", "-q"]
+    options = ["--suites-events", "events", "--suites-sample=3", "--suites-seconds=0.25", "--suites-stub=absent", "-q"]
     command = [sys.executable, "-m", "pytest", "-p", "joinery_suites", *options, "--continue-on-collection-errors"]
     command += ["-p", "no:cacheprovider"]
     surroundings = {**os.environ, "PYTHONPATH": str(PLUGIN)}
@@ -143,7 +143,7 @@ def test_events_of_a_suite(tmp_path: Path) -> None:
     assert said == {
         "test_that_fails": "AssertionError: no",
         "test_that_calls_a_stub": "NotImplementedError: absent.kernels.fast is a stub: the suites run without this package",
-        "test_that_sleeps": "Timeout: more than 0.5 s",
+        "test_that_sleeps": "Timeout: more than 0.25 s",
     }
 
 

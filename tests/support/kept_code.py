@@ -21,7 +21,10 @@ from joinery.lowering.llvm.host import launcher
 from joinery.lowering.llvm.nvptx.targets import GpuTarget
 from joinery.lowering.machine import machine
 from joinery.lowering.target import HostTarget
+from joinery.runtime.native import codegen, library
 from joinery.runtime.storage.cache import CompileCache
+
+from . import native_code
 
 BUDGET_BYTES = 1 << 30
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -60,10 +63,10 @@ def begin_test() -> None:
 
 
 def install(directory: Path) -> None:
-    """Puts what is kept in front of all calls from below `jn.compile` and launches."""
-    objects, texts = Kept(directory, host), Kept(directory, gpu)
-    _installed.extend((objects, texts))
-    compile_object, compile_ptx = host.compile_object, gpu.compile_ptx
+    """Puts what is kept in front of all calls from below `jn.compile` and launches, of the runtime, and of a harness of tests."""
+    objects, texts, runtime, harness = (Kept(directory, module) for module in (host, gpu, codegen, native_code))
+    _installed.extend((objects, texts, runtime, harness))
+    compile_object, compile_ptx, emit_object = host.compile_object, gpu.compile_ptx, codegen.emit_object
 
     def kept_object(text: str, target: HostTarget, level: int = host.LEVEL) -> bytes:
         return objects.found((text, target.key, str(level)), lambda: compile_object(text, target, level))
@@ -72,5 +75,9 @@ def install(directory: Path) -> None:
         facts = (text, repr(target), str(gpu.MAX_INLINED), *(part for pair in sorted(linked.items()) for part in pair))
         return texts.found(facts, lambda: compile_ptx(text, target, linked).encode()).decode()
 
+    def kept_runtime(text: str) -> bytes:
+        return runtime.found((text,), lambda: emit_object(text))
+
+    library.emit_object, native_code.kept = kept_runtime, harness.found
     host_stages.compile_object = launcher.compile_object = kept_object
     gpu_stages.compile_ptx = gpu_code.compile_ptx = kept_ptx

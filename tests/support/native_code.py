@@ -21,6 +21,11 @@ NUMPY_TYPES |= {f"i{n}": np.dtype(f"int{n}") for n in (8, 16, 32, 64)}
 HASWELL = "haswell"
 
 
+def kept(facts: tuple[str, ...], make: Callable[[], bytes]) -> bytes:
+    """Makes code; `kept_code` puts what it keeps here."""
+    return make()
+
+
 def host_has_avx2() -> bool:
     features = llvm.get_host_cpu_features()
     return platform.machine() == "x86_64" and features.get("avx2", False) and features.get("fma", False)
@@ -60,7 +65,7 @@ def assembly(module_text: str, cpu: str | None = None) -> str:
 def compile_and_link(module_text: str, names: Sequence[str], cpu: str | None = None) -> dict[str, int]:
     """Returns the addresses of the named functions. No symbol is imported: code that calls a library fails to
     link."""
-    code = target_machine(cpu).emit_object(parse(module_text, cpu))
+    code = kept((module_text, str(cpu)), lambda: bytes(target_machine(cpu).emit_object(parse(module_text, cpu))))
     builder = llvm.JITLibraryBuilder().add_object_img(code)
     for name in names:
         builder.export_symbol(name)

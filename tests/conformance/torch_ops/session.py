@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -97,7 +98,8 @@ def _watched(journal: Journal, arguments: Sequence[str], seconds: float, silence
             child.kill()
             child.wait()
             return None
-        time.sleep(0.2)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(0.2)
     return child.returncode
 
 

@@ -588,11 +588,13 @@ def test_a_run_that_was_killed_before_its_first_block_is_begun_anew(
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system where nothing can be made")
-def test_a_folder_that_cannot_be_made_is_no_reason_to_wait(batch: Run) -> None:
+def test_a_folder_that_cannot_be_made_is_no_reason_to_wait(batch: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "_LOCK_SECONDS", 0.001)
     assert "/proc/o.npy.partial cannot be written" in batch("--output", "/proc/o.npy", status=2)["error"]
 
 
-def test_a_lock_that_leads_nowhere_is_no_reason_to_wait(batch: Run, folder: Path) -> None:
+def test_a_lock_that_leads_nowhere_is_no_reason_to_wait(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "_LOCK_SECONDS", 0.001)
     partial = folder / "y.npy.partial"
     partial.mkdir()
     (partial / "lock").symlink_to("/no/where")

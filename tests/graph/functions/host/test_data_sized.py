@@ -88,6 +88,7 @@ NUMBERS = {
 }
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("numbers", NUMBERS)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "uint64", "float64", "float32"])

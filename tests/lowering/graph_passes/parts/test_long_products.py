@@ -34,6 +34,7 @@ def arrays(shapes: list[tuple[int, ...]], dtype: Any = np.float32) -> list[np.nd
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     ("rows", "steps", "columns"),

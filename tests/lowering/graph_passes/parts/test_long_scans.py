@@ -61,6 +61,7 @@ def test_zeros_infinities_and_nan_are_those_of_one_chain() -> None:
     assert np.isnan(found[12000:]).all()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("op", ["cummax", "cummin"])
 @pytest.mark.parametrize("reverse", [False, True])

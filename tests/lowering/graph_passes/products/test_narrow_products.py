@@ -27,6 +27,7 @@ def arrays(shapes: list[tuple[int, ...]], dtype: Any = np.float32) -> list[np.nd
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("steps", "columns"), [(1, 3), (2, 2), (3, 3), (4, 4), (3, 1), (4, 3), (3, 2)])
 def test_products_of_rows_with_a_small_matrix(steps: int, columns: int, dtype: Any) -> None:
@@ -138,6 +139,7 @@ REDUCTIONS: dict[str, tuple[Make, Callable[..., np.ndarray]]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
 def test_rows_of_few_elements_are_reduced(size: int, name: str) -> None:

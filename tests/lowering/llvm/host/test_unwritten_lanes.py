@@ -14,7 +14,8 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.lowering.llvm.compile import compile_object, host_target
+from joinery.lowering.host_stages import compile_object
+from joinery.lowering.llvm.compile import host_target
 from joinery.runtime.native.linking import link
 
 pytestmark = pytest.mark.skipif(not host_target().is_x86, reason="the flags of x86-64")

@@ -98,6 +98,7 @@ def unary(name: str, lanes: int = 8, cpu: str | None = None, features: frozenset
     return MapKernel(lambda fn, x: emit_math(fn, name, x), ["double"], "double", lanes, cpu, features)
 
 
+@pytest.mark.one_in(2)
 @both
 @pytest.mark.parametrize("name", sorted(REFERENCE))
 def test_within_two_ulps_of_mpmath(name, features):

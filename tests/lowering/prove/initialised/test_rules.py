@@ -16,8 +16,8 @@ def test_a_store_is_proven_where_it_is_right_and_nowhere_else(name: str) -> None
     kernel = jn.kernel.from_ttir(text_of(case))
     proof = kernel.prove(extents={"x": 8, "y": 8, "o": 8}, grid=1, properties=("initialised",))
     shown = proof.accesses[-1].verdict == "proven"
-    found = findings_of(kernel)
+    found = any(True for _ in findings_of(kernel))
     assert shown == (case.right == "proven"), proof
-    assert bool(found) == (case.right == "wrong")
+    assert found == (case.right == "wrong")
     if proof.verdict("initialised") == "proven":
         assert not found

@@ -31,7 +31,7 @@ def prove(kernel: jn.kernel.Kernel) -> Any:
 @pytest.mark.parametrize("name", _WRONG)
 def test_what_launches_find_is_not_proven(name: str) -> None:
     kernel = jn.kernel.from_ttir(text_of_wrong(_WRONG[name]))
-    proof, found = prove(kernel), findings_of(kernel)
+    proof, found = prove(kernel), [*findings_of(kernel)]
     assert found
     assert proof.verdict("initialised") in ("unknown", "refuted")
     assert {each.line for each in proof.accesses if each.verdict in PROVED}.isdisjoint(found)

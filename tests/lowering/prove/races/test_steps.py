@@ -125,10 +125,14 @@ def check(made: TileMap, sizes: range) -> str:
     return verdict
 
 
+QUICK = (0, 1, 2, 3, 5, 8, 9, 14)
+"""Maps of all verdicts, of which none takes long to decide."""
+
+
 @both_tiers
 def test_maps_of_programs_are_right_where_they_are_proven(in_full: bool) -> None:
     found: Counter[str] = Counter()
-    for seed in range(600 if in_full else 8):
+    for seed in range(600) if in_full else QUICK:
         found[check(tile_map(random.Random(f"tiles {seed}")), range(-2, 7))] += 1
     print(found)
     assert found["proven"] + found["proven under"] >= sum(found.values()) // 10
@@ -145,4 +149,6 @@ def test_maps_notice_numbers_that_are_taken_for_the_same(in_full: bool, monkeypa
             check(tile_map(random.Random(f"tiles {seed}")), range(-2, 7))
         except AssertionError:
             wrong += 1
+            if not in_full:
+                break
     assert wrong > (20 if in_full else 0)

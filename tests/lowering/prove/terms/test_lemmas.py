@@ -267,6 +267,7 @@ def expected(kind: str, x: int, y: int) -> list[int]:
             return [(x * 3 + y + 4) % 8 - 4]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["floor", "truncated", "smaller", "larger", "chosen", "unsigned", "wrapped"])
 @pytest.mark.parametrize("divisor", ["symbol", "number"])
 def test_defined_numbers_are_exactly_those_of_python(kind: str, divisor: str) -> None:

@@ -38,6 +38,7 @@ def continued(array: np.ndarray, place: int) -> int:
     return int(array.view(f"i{array.itemsize}")[min(max(place, 0), array.size - 1)])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint64])
 @pytest.mark.parametrize("how", ["sorted", "distinct"])
 def test_what_an_order_says_holds_for_every_array_that_has_it(how: str, dtype: Any) -> None:

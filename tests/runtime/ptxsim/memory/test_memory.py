@@ -17,6 +17,7 @@ def u32(n: int) -> np.ndarray:
     return np.arange(n, dtype=np.uint32)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("vector", "type_"), [("", "b8"), ("", "b16"), ("", "b64"), (".v2", "b8"), (".v4", "b16"),
                                                (".v2", "b32"), (".v4", "b32"), (".v2", "b64"), (".v4", "b8")])  # fmt: skip
 @pytest.mark.parametrize("space", ["global", "shared", "local", "generic"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import joinery as jn
@@ -308,13 +309,11 @@ tt.return
 """
 
 
-def findings_of(kernel: jn.kernel.Kernel) -> list[str]:
-    """What is found undefined in launches with all sizes that make a difference."""
-    found = []
+def findings_of(kernel: jn.kernel.Kernel) -> Iterator[str]:
+    """Yields the lines of what is found undefined in launches with all sizes that make a difference."""
     for n, m in itertools.product((-1, 0, 1, 3, 8, 9), (0, 1, 5, 8)):
         arrays = [np.arange(8, dtype=np.int32) % 5 for _ in "xyo"]
-        found += [each.line for each in kernel.sanitize(1, *arrays, n, m).findings if each.kind == "uninitialised"]
-    return found
+        yield from (each.line for each in kernel.sanitize(1, *arrays, n, m).findings if each.kind == "uninitialised")
 
 
 __all__ = ["CASES", "UndefinedCase", "findings_of", "text_of"]

@@ -83,6 +83,7 @@ FUNCTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("case", FUNCTIONS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_functions_of_bits_have_a_form_in_old_opsets(case: str, dtype: str) -> None:

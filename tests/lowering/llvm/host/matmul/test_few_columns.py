@@ -9,7 +9,8 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.lowering.llvm.compile import compile_object, host_target
+from joinery.lowering.host_stages import compile_object
+from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.llvm.host.matmul.skinny import FewColumns
 from joinery.lowering.llvm.module import module_of
 from joinery.lowering.target import HostTarget

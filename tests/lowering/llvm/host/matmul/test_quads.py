@@ -11,7 +11,8 @@ import joinery as jn
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from joinery.lowering.llvm.compile import compile_object, host_target
+from joinery.lowering.host_stages import compile_object
+from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.llvm.host.matmul.quads import Quads, form_of
 from joinery.lowering.llvm.module import module_of
 from joinery.lowering.target import HostTarget

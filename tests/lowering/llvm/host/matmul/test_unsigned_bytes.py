@@ -124,6 +124,7 @@ def test_masks_of_unsigned_bytes(case: str, flip: int, stored_rows: bool) -> Non
         np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("stored_rows", [False, True])
 def test_which_unsigned_bytes_are_multiplied_where_they_lie(case: str, stored_rows: bool) -> None:

@@ -36,6 +36,7 @@ def test_positions_that_a_byte_holds_or_not(dtype: str, rows: int, columns: int)
     assert np.array_equal(found(~x if dtype == "bool" else 1 - x, "argmin"), x.argmax(0))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("rows", [32766, 32767, 32768, 32769])
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float16"])
 def test_positions_that_two_bytes_hold_or_not(dtype: str, rows: int) -> None:
@@ -53,6 +54,7 @@ def test_all_that_is_least_of_its_type_has_the_first_position(columns: int) -> N
         assert np.array_equal(found(x, "argmax"), x.argmax(0))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("columns", [3, 64, 200, 1500])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_the_first_nan_beats_every_number(dtype: str, columns: int) -> None:

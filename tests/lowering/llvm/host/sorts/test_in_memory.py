@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from joinery.lowering.llvm.compile import compile_object, host_target
+from joinery.lowering.host_stages import compile_object
+from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.llvm.host.sorts.in_memory import LinesInMemory
 from joinery.lowering.llvm.module import module_of
 from joinery.runtime.native.linking import link
