@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from joinery.graph.ops.table import OPS
 
-from ..support.tiers import both_tiers, each, share
+from ..support.tiers import both_tiers, each, examples, share
 from . import test_random_graphs as random_graphs
 
 Array = np.ndarray[Any, Any]
@@ -265,7 +265,7 @@ def test_a_transformer_layer(target: str) -> None:
 
 @pytest.mark.parametrize("symbolic", [False, True])
 def test_random_graphs(agreement: Any, symbolic: bool) -> None:
-    @settings(max_examples=8, **random_graphs.SETTINGS)
+    @settings(max_examples=examples(8), **random_graphs.SETTINGS)
     @given(data=st.data())
     def run(data: Any) -> None:
         check(agreement, *random_graphs.drawn(random_graphs.Source(data.draw), symbolic=symbolic))

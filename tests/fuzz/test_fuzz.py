@@ -23,6 +23,7 @@ from joinery.lowering.tt.builder.block_builder import BlockBuilder
 from joinery.lowering.tt.transforms.numerics import contract
 
 from ..support.error_bounds import propagation as error_bounds
+from ..support.tiers import both_tiers
 from . import graphs, text_cases
 from .cases import Settings
 from .child import in_child
@@ -51,12 +52,14 @@ CASES = {"graph": 2, "block": 2, "graph-text": 4, "block-text": 2, "rules": 4, "
          "triton-c-text": 4, "onnx": 4, "loop": 1}  # fmt: skip
 
 
+@both_tiers
 @pytest.mark.parametrize("kind", CASES)
-def test_a_few_cases_of_every_kind(kind: str) -> None:
+def test_a_few_cases_of_every_kind(kind: str, in_full: bool) -> None:
     run = session(kind, settings=Settings(simulate=kind == "graph"), tries=0)
-    totals = run.run(20, cases=CASES[kind])
+    cases = CASES[kind] if in_full else -(-CASES[kind] // 2)
+    totals = run.run(20, cases=cases)
     assert not run.found, run.found[0].fault.text
-    assert sum(totals.programs.values()) == CASES[kind]
+    assert sum(totals.programs.values()) == cases
     assert totals.elements or kind not in ("graph", "block", "loop")
 
 

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from joinery import DType
 from joinery.graph.constants import nearest, scalar_array
 
+from ..support.tiers import examples
+
 FORMATS: dict[str, Any] = {
     "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64,
     "float8_e4m3fn": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2,
@@ -34,7 +36,7 @@ def neighbours(value: float, dtype: str) -> list[Fraction]:
     return found
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.sampled_from(sorted(FORMATS)), st.floats(-400, 400) | st.floats(-1e-4, 1e-4) | st.integers(-448, 448)
 )

@@ -22,7 +22,7 @@ slices = st.builds(slice, bounds, bounds, steps)
 entries = st.one_of(slices, slices, st.none(), st.integers(-2, 1))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(entries, max_size=4), st.booleans(), st.tuples(st.integers(0, 5), st.integers(0, 5)))
 def test_static_indexing_is_numpys(key: list[Any], ellipsis: bool, shape: tuple[int, int]) -> None:
     index = (..., *key) if ellipsis else tuple(key)
@@ -40,7 +40,7 @@ def test_static_indexing_is_numpys(key: list[Any], ellipsis: bool, shape: tuple[
     np.testing.assert_array_equal(result, expected)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(bounds, bounds, steps, st.integers(0, 8))
 def test_symbolic_slices_are_numpys_for_every_size(start: Any, stop: Any, step: Any, size: int) -> None:
     """Int bounds are clamped as in NumPy, whatever the size turns out to be."""

@@ -10,6 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from joinery.promotion import DTYPES, DType, UserError, check_literal, rules
 
+from ..support.tiers import examples
+
 MAX = rules("max")
 PROMOTE = MAX.promote
 FLOATS = [d for d in DTYPES.values() if d.is_float]
@@ -125,7 +127,7 @@ def test_exactness_by_round_trip():
 WITNESSED = [d for d in FLOATS if d.name not in ("tensor_float32", "float8_e8m0fnu")]
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(WITNESSED))
 @example(65519.999, DType("float16"))
 @example(3.4028235677973366e38, DType("float32"))
@@ -148,7 +150,7 @@ def test_floats_fit_and_round_as_numpy_converts(value, dtype):
         assert (loss == "exact") == (converted == value)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(-(2**70), 2**70), st.sampled_from([d for d in DTYPES.values() if d.is_integer]))
 def test_integers_fit_as_python_says(value, dtype):
     low, high = (

@@ -63,7 +63,7 @@ def begin_test() -> None:
 
 
 def install(directory: Path) -> None:
-    """Puts what is kept in front of all calls from below `jn.compile` and launches, of the runtime, and of a harness of tests."""
+    """Puts what is kept in front of all calls from below `jn.compile` and launches, of the runtime, and of the harness."""
     objects, texts, runtime, harness = (Kept(directory, module) for module in (host, gpu, codegen, native_code))
     _installed.extend((objects, texts, runtime, harness))
     compile_object, compile_ptx, emit_object = host.compile_object, gpu.compile_ptx, codegen.emit_object

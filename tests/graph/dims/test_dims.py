@@ -27,6 +27,8 @@ from joinery.graph.dims.dim import (
 )
 from joinery.graph.dims.long import excess
 
+from ...support.tiers import examples
+
 NAMES = ("a", "b", "seq")
 Env = dict[str, int]
 Both = tuple[Any, Callable[[Env], int]]
@@ -62,14 +64,14 @@ def _combine(children: st.SearchStrategy[Both]) -> st.SearchStrategy[Both]:
 expressions = st.recursive(_leaf(), _combine, max_leaves=6)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(expressions, environments)
 def test_evaluation_is_a_homomorphism(both: Both, env: Env) -> None:
     extent, meaning = both
     assert evaluate_dim(extent, env) == meaning(env)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(expressions, environments)
 def test_lower_bounds_hold(both: Both, env: Env) -> None:
     extent, meaning = both
@@ -77,14 +79,14 @@ def test_lower_bounds_hold(both: Both, env: Env) -> None:
     assert bound is None or bound <= meaning(env)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(expressions, expressions, environments)
 def test_decided_equality_is_right(first: Both, second: Both, env: Env) -> None:
     verdict = dims_equal(first[0], second[0])
     assert verdict is None or verdict == (first[1](env) == second[1](env))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(expressions)
 def test_text_is_invertible(both: Both) -> None:
     extent = both[0]
@@ -93,7 +95,7 @@ def test_text_is_invertible(both: Both) -> None:
     assert hash(Dim.parse(str(extent))) == hash(extent)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(expressions, st.fixed_dictionaries({name: st.integers(0, 9) for name in NAMES}), environments)
 def test_substitution_is_evaluation_in_another_environment(both: Both, shift: Env, env: Env) -> None:
     extent, meaning = both
@@ -102,7 +104,7 @@ def test_substitution_is_evaluation_in_another_environment(both: Both, shift: En
         assert evaluate_dim(moved, env) == meaning({name: env[name] + shift[name] for name in NAMES})
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(expressions, environments)
 def test_terms_are_the_value(both: Both, env: Env) -> None:
     """What a code generator computes from `.terms` is the value."""

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ...support.tiers import examples
+
 SIZES = {"a": 2, "b": 3, "c": 4, "d": 1, "e": 2}
 
 EQUATIONS = [
@@ -34,7 +36,7 @@ def test_einsum_is_numpys(run: Callable[..., Any], equation: str, shapes: list[t
     np.testing.assert_allclose(result, expected, rtol=1e-10, atol=1e-12)
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(st.lists(st.text("abcde", min_size=0, max_size=3), min_size=1, max_size=3), st.data())
 def test_random_equations_are_numpys(terms: list[str], data: st.DataObject) -> None:
     labels = sorted({label for term in terms for label in term})

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ...support.onnx_models import body, evaluated, helper, model, node, numpy_helper, onnx
+from ...support.tiers import examples
 
 F, INT = np.float32, np.int64
 X = np.ones((2, 3), F)
@@ -335,7 +336,7 @@ def survives(data: bytes) -> None:
         pass
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.integers(0, len(SEED) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 def test_changed_bytes(changes: list[tuple[int, int]]) -> None:
     data = bytearray(SEED)

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from joinery.graph.checks import Checks, ShapeError
 from joinery.graph.ops.shape import broadcast_shapes
 
+from ...support.tiers import examples
+
 Make = Callable[..., Any]
 SHAPES = [(), (1,), (3,), (0,), (2, 3), (1, 3), (2, 1), (0, 3), (4, 1, 3), (4, 2, 1), (2, 0, 1)]
 
@@ -32,7 +34,7 @@ def test_broadcasting_is_numpys(first: tuple[int, ...], second: tuple[int, ...])
 sizes = st.integers(0, 3)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.lists(sizes, max_size=3), min_size=3, max_size=3))
 def test_three_operands_broadcast_as_in_numpy(shapes: list[list[int]]) -> None:
     tuples = [tuple(shape) for shape in shapes]

@@ -12,6 +12,8 @@ from joinery.graph.reference.evaluate import REFERENCE, BoundSymbol
 from joinery.graph.reference.numerics import convert, literal, round_float64
 from joinery.promotion import DTYPES, DType, UnsupportedError
 
+from ...support.tiers import examples
+
 INTEGERS = [d for d in DTYPES.values() if d.is_integer and not d.storage_only]
 EIGHTS = [d for d in DTYPES.values() if d.is_float and d.bits == 8]
 ROUNDED = [DType(n) for n in ("float16", "bfloat16", "tensor_float32", "float32")]
@@ -42,7 +44,7 @@ def nearest(value, dtype, toward_zero=False):
     return math.copysign(float(rounded), value)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(ROUNDED))
 @example(1 + 2**-8 + 2**-30, DType("bfloat16"))  # double rounding through float32 would lose the sticky bit
 @example(65520.0, DType("float16"))
@@ -59,7 +61,7 @@ def test_float_casts_round_once(value, dtype):
     assert chopped == nearest(Fraction(value), dtype, toward_zero=True)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(
     st.integers(-(2**63), 2**64 - 1),
     st.sampled_from([*ROUNDED, DType("float64")]),

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from joinery.graph.reference.evaluate import REFERENCE, BoundSymbol
 from joinery.promotion import DType
 
+from ...support.tiers import examples
+
 INTEGERS = [DType(f"{sign}int{width}") for sign in ("", "u") for width in (8, 16, 32, 64)]
 FLOATS = [DType(name) for name in ("float16", "bfloat16", "float32", "tensor_float32", "float64")]
 HALVES = [DType("float16"), DType("bfloat16")]
@@ -193,6 +195,7 @@ def every_half(dtype):
     return np.arange(2**16, dtype=np.uint16).view(dtype.numpy)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("op", ["add", "sub", "mul", "div"])
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_float_arithmetic_rounds_the_exact_value_once(op, dtype):
@@ -292,7 +295,7 @@ def test_rounding_to_integers():
     same(run("round", ml_dtypes.bfloat16(2.5)), 2.0)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
 def test_float_division_family_is_pythons(a, b):
     x, y = np.float64(a), np.float64(b)

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from joinery.graph.reference.evaluate import REFERENCE, BoundSymbol
 from joinery.promotion import DType, InternalError, UserError
 
+from ...support.tiers import examples
+
 
 def run(op, *arrays, shape, dtype=None, **attrs):
     arrays = [np.asarray(a) for a in arrays]
@@ -45,7 +47,7 @@ def test_views():
         run("reshape", a, shape=(5, 5))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_slices_against_python(data):
     """Python normalises the slice; the row gets what the op table promises: -1 as stop means "through 0"."""
@@ -67,7 +69,7 @@ def test_concat():
     assert run("concat", halves, halves, shape=(2,), axis=0).tolist() == [1.5, 1.5]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_pad_against_numpy(data):
     shape = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))

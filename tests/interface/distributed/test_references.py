@@ -172,6 +172,7 @@ def computed_size() -> jn.Graph:
     return graph
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize("graph", [scorer, computed_size])
 @pytest.mark.parametrize("method", ["__call__", "run", "bind", "save", "plan"])

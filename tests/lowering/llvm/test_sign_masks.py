@@ -57,6 +57,7 @@ def x86() -> None:
         pytest.skip("this LLVM makes no code for x86")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("inverted", [False, True])
 @pytest.mark.parametrize("test", [None, *SIGNS])
 def test_no_mask_is_read_from_a_register_that_has_no_encoding(test: tuple[str, int, bool] | None, inverted: bool) -> None:

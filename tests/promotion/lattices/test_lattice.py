@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from joinery.promotion import Lattice, UserError, check_laws
 
+from ...support.tiers import examples
+
 
 def least_upper_bound(graph, a, b):
     """The definition, over a networkx DAG: the upper bound below all others; None without upper bounds."""
@@ -120,7 +122,7 @@ def partial_orders(draw):
     return [(labels[i], labels[j]) for i, j in chosen], list(range(count))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(partial_orders())
 def test_random_partial_orders_against_the_definition(order):
     edges, elements = order
@@ -144,7 +146,7 @@ def test_random_partial_orders_against_the_definition(order):
             assert (path[0], path[-1]) == (a, b)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(partial_orders(), st.integers(0, 6), st.integers(0, 6))
 def test_adding_a_back_edge_is_a_cycle(order, i, j):
     edges, elements = order

@@ -17,6 +17,7 @@ from joinery.runtime.host import memory
 from joinery.runtime.native.library import native_library
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 5), (0, 7), (1000, 1000), (1 << 18,), (3 << 20,)])
 @pytest.mark.parametrize("dtype", ["bool", "int8", "float32", "float64", "complex128"])
 def test_arrays_are_aligned_and_ordinary(shape, dtype):

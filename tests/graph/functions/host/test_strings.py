@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from joinery.graph.reference.patterns import Pattern
 
+from ....support.tiers import examples
+
 
 def texts(*entries: str) -> Any:
     return np.array(entries, dtype=object)
@@ -105,7 +107,7 @@ PATTERNS = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(PATTERNS, st.text(CHARACTERS, max_size=6))
 def test_patterns_match_what_python_matches(pattern: str, text: str) -> None:
     flags = re.ASCII

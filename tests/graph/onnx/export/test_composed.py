@@ -136,6 +136,7 @@ def test_a_network_whose_step_somebody_changed_is_none() -> None:
 # -- images ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
 @pytest.mark.parametrize("outside", ["zeros", "border", "reflection"])
 def test_samples_of_a_grid_are_one_node(mode: str, outside: str) -> None:

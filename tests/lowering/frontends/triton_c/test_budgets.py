@@ -142,7 +142,7 @@ def test_the_members_of_structs_count(statement: str) -> None:
     members = " ".join(f"int a{number};" for number in range(255))
     head = f"struct s {{ {members} }}; struct t {{ struct s s; int n; }}; struct s g(struct s a) {{ return a; }}\n"
     declared = "struct s a = {0}, b = {1}; struct t c = {0};"
-    text = f"{head}__global__ void f(int *y) {{ {declared} {statement * 800} }}"
+    text = f"{head}__global__ void f(int *y) {{ {declared} {statement * 600} }}"
     message = "error: the function has more than 131072 expressions, with what it calls and the members of structs"
     assert message in problems(text)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import joinery as jn
 import numpy as np
 import pytest
@@ -9,8 +11,13 @@ import pytest
 I32 = np.int32
 
 
+@functools.cache
+def kernel_of(text: str) -> jn.kernel.Kernel:
+    return jn.kernel.from_triton_c(text, cache=False)
+
+
 def result(body: str, n: int = 0, before: str = "") -> list[int]:
-    kernel = jn.kernel.from_triton_c(f"{before}\n__global__ void f(int *y, int n) {{ {body} }}", cache=False)
+    kernel = kernel_of(f"{before}\n__global__ void f(int *y, int n) {{ {body} }}")
     found = []
     for run in (kernel.interpret, kernel.launch):
         y = np.zeros(4, I32)

@@ -121,6 +121,7 @@ def test_other_readers_find_them_in_memory(make: Make, kernels: int) -> None:
     assert len(jn.compile(graph, device="cpu").kernels) == kernels
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("parts", [2, 3, 4, 5])
 @pytest.mark.parametrize("rows", [3, 16, 37, 1000])
 def test_computed_parts_side_by_side(rows: int, parts: int) -> None:

@@ -255,6 +255,7 @@ def test_transposed_tile(native, shape):
     np.testing.assert_array_equal(out, a.T + c)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("rows", "n"), [(1, 5), (8, 64), (13, 100), (40, 257)])
 def test_column_sums(native, rows, n):
     """Reduction over the leading axis: chunks of 8 rows into a loop-carried accumulator."""
@@ -302,6 +303,7 @@ def test_gather_and_scatter(native, n):
     np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("n", [1, 16, 40, 64])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_scan(native, n, reverse):

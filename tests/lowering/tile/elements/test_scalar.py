@@ -170,6 +170,7 @@ def working(a):
     return a.astype(np.float32) if a.dtype.itemsize == 2 else a
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FLOATS)
 @pytest.mark.parametrize("op", FLOAT_BINARY)
 def test_float_binary(body, op, name):

@@ -265,6 +265,7 @@ FLOAT_MEANING = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("elem", FLOATS)
 @pytest.mark.parametrize("name", FLOAT_MEANING)
 def test_float_operations(name: str, elem: str) -> None:

@@ -103,7 +103,7 @@ TWICE = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("by", [2**58, 2**59, 2**60, 2**61, 2**62, -(2**62), -(2**63)])
 @pytest.mark.parametrize("type_", ["i8", "i64"])
 @pytest.mark.parametrize("name", TWICE)

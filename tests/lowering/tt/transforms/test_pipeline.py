@@ -146,6 +146,7 @@ def same_before_and_after(text: str, x: np.ndarray, result: np.dtype) -> str:
     return after
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("type_", DTYPES)
 @pytest.mark.parametrize(
     ("operation", "constant", "folds"),
@@ -167,6 +168,7 @@ def test_neutral_floats(type_: str, operation: str, constant: str, folds: bool) 
     assert (operation.split()[0] not in after) == folds
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("type_", ["f32", "f64"])
 @pytest.mark.parametrize("operation", ["addf", "subf", "mulf", "divf"])
 @pytest.mark.parametrize(

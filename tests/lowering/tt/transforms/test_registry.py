@@ -23,6 +23,8 @@ from joinery.lowering.tt.transforms.pipeline import FunctionStages, Pipeline, co
 from joinery.lowering.tt.transforms.pipelines import TEXTS, TILED
 from xdsl.ir import Block
 
+from ....support.tiers import both_tiers, each, share
+
 CORPUS = Path(__file__).resolve().parents[3] / "data" / "ttir"
 SOME = ("call_chain", "desc_copy_scale", "matmul_masked", "raw_softmax_rows", "vec_add")
 NAMES = tuple(registry.own_passes())
@@ -76,13 +78,11 @@ def test_mistakes_in_a_pipeline(text: str, expected: str) -> None:
     assert expected in str(error.value)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_pass_runs_alone_from_the_command_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for case in SOME:
-        path = CORPUS / case / "kernel.ttir"
-        assert main(["compile", str(path), "--passes", name]) == 0
-        printed = capsys.readouterr().out
-        assert print_module(parse(printed), locations=True) == printed
+@pytest.mark.parametrize(("name", "case"), each(NAMES, SOME))
+def test_every_pass_runs_alone_from_the_command_line(name: str, case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", str(CORPUS / case / "kernel.ttir"), "--passes", name]) == 0
+    printed = capsys.readouterr().out
+    assert print_module(parse(printed), locations=True) == printed
 
 
 @pytest.mark.slow
@@ -154,9 +154,10 @@ def test_what_pipelines_have_in_common_runs_once() -> None:
     assert print_module(function) == before
 
 
-def test_copies_are_equal_and_apart() -> None:
+@both_tiers
+def test_copies_are_equal_and_apart(in_full: bool) -> None:
     """Of functions with structured control flow, with branches between blocks, and with calls."""
-    for path in [*sorted(CORPUS.glob("*/kernel.ttir"))[::2], CORPUS / "call_chain" / "kernel.ttir"]:
+    for path in [*share(sorted(CORPUS.glob("*/kernel.ttir")), 0, 5, in_full), CORPUS / "call_chain" / "kernel.ttir"]:
         module = parse(path.read_text())
         before = print_module(module)
         function = next(op for op in module.body.block.ops if op.regions and op.regions[0].blocks)

@@ -26,6 +26,7 @@ def shuffled(mode: str, lane: int, amount: int, control: int) -> tuple[int, bool
     return (source if inside else lane), inside
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("mode", ["up", "down", "bfly", "idx"])
 @pytest.mark.parametrize(
     ("amount", "control"), [(1, 31), (5, 0x1C1F), (16, 31), (3, 0), (2, 0x181F), (9, 0x0807)]

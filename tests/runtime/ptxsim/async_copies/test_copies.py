@@ -151,7 +151,7 @@ def load_box(run: Any, tensor_map: TensorMap, corner: list[int], size: int, **op
     return out[:size]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("span", [0, 32, 64, 128])
 @pytest.mark.parametrize(
     ("dtype", "name"), [(np.uint8, "u8"), (np.uint16, "bf16"), (np.float32, "f32"), (np.float64, "f64")]

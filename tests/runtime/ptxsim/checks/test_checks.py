@@ -103,6 +103,7 @@ USES = {
 DECLARED = ".shared .align 16 .b8 buffer[128]; .local .align 16 .b8 depot[16];"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", UNDEFINED)
 @pytest.mark.parametrize("use", USES)
 def test_undefined_values_are_reported_where_they_matter(run: Any, name: str, use: str) -> None:

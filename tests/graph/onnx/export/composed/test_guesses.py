@@ -25,6 +25,7 @@ HALVES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("opset", [21, 23, 28])
 @pytest.mark.parametrize("case", HALVES)
 @pytest.mark.parametrize("turns", [False, True])

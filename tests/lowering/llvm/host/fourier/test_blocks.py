@@ -17,11 +17,10 @@ CASES = (
 """(shape, axis, length): one pass and several, matrices of whole registers and of others, prime factors up to 31."""
 
 
-@pytest.mark.parametrize(("kind", "case"), each(KINDS, CASES, times=1))
-def test_lines_are_transformed_along_every_axis(kind: str, case: tuple[tuple[int, ...], int, int]) -> None:
+@pytest.mark.parametrize(("kind", "case", "is_wide"), each(KINDS, CASES, (False, True)))
+def test_lines_are_transformed_along_every_axis(kind: str, case: tuple[tuple[int, ...], int, int], is_wide: bool) -> None:
     shape, axis, length = case
-    check(shape, axis, kind, length, "cpu")
-    check(shape, axis, kind, length, "cpu", is_wide=True)
+    check(shape, axis, kind, length, "cpu", is_wide=is_wide)
 
 
 def test_lengths_with_large_prime_factors_are_refused() -> None:

@@ -203,6 +203,7 @@ def test_rows_modulo_the_height(agree, height: int) -> None:
     assert np.array_equal(found[2], a[np.arange(M) % height] @ b[:height])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float", "double", "int"])
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (1, 2), (2, 1)])
 def test_two_products_are_added_to_one_block(dtype: str, rows: int, columns: int) -> None:

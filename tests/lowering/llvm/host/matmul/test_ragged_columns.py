@@ -31,6 +31,7 @@ def check(m: int, k: int, n: int, dtype: Any, turned: tuple[bool, bool] = (False
     np.testing.assert_array_equal(found, a @ b, err_msg=f"{m} x {k} x {n}")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("n", COLUMNS)
 def test_columns_of_any_number(n: int, target: str | None) -> None:
@@ -116,6 +117,7 @@ def text(limit: int, stride: int, rows: int = 16) -> Any:
     return jn.kernel.from_ttir(found)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("limit", [5, 37, 64, 100, 144, 158, 192])
 @pytest.mark.parametrize("stride", [200, 193])
 def test_nothing_beyond_a_limit_is_written(limit: int, stride: int) -> None:

@@ -42,6 +42,7 @@ def text(row_mask: bool, column_mask: bool, dtype: str = "f32", stride: int = 40
   }}"""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("masks", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_only_what_the_mask_says_is_written(dtype: str, masks: tuple[bool, bool]) -> None:

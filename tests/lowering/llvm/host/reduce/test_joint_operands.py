@@ -97,6 +97,7 @@ def kept(x: np.ndarray, rows: bool, steps: bool, m: int) -> np.ndarray:
     return found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("rows", "steps"), [(False, False), (True, False), (False, True), (True, True)])
 def test_the_products_are_those_of_each_operand(

@@ -311,6 +311,7 @@ def test_quotients_of_multiples(divisor: int, wide: bool) -> None:
     loads_right(kernel, 48)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "said", ["dense<[16, 16]> : tensor<2xi32>", "dense<0> : tensor<1xi32>", '"all"', "dense<> : tensor<0xi32>"]
 )

@@ -20,6 +20,7 @@ LOOP = """tt.func public @k(%x: !tt.ptr<TYPE>, %low: TYPE, %n: TYPE, %step: TYPE
 }"""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("bits", [8, 32, 64])
 @pytest.mark.parametrize("run", ["interpret", "sanitize", "cpu", "ptxsim"])
 def test_unsigned_loops(run: str, bits: int) -> None:
