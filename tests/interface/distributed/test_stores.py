@@ -170,7 +170,7 @@ store, seed = stores.ModelStore(Path(sys.argv[1])), int(sys.argv[2])
 files = sorted(Path(sys.argv[3]).glob("*.joinery"))
 stores._SPARED_SECONDS = 0.0
 stores.KEPT_SHARE = 1 << 60  # nothing may stay that nobody uses
-chance, held, found, missing, end = random.Random(seed), [], 0, 0, time.monotonic() + 3
+chance, held, found, missing, end = random.Random(seed), [], 0, 0, time.monotonic() + float(sys.argv[4])
 while time.monotonic() < end:
     source = chance.choice(files)
     digest = source.stem
@@ -195,7 +195,8 @@ print(found, missing)
 
 
 @needs_locks
-def test_processes_that_write_use_and_remove_at_once(tmp_path: Path, models: list[jn.Model]) -> None:
+@pytest.mark.parametrize("seconds", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_processes_that_write_use_and_remove_at_once(tmp_path: Path, models: list[jn.Model], seconds: int) -> None:
     """Whatever one of them gets is whole, and nothing that is in use is removed."""
     for model in models:
         model.save(tmp_path / f"{model.digest}.joinery")
@@ -203,7 +204,7 @@ def test_processes_that_write_use_and_remove_at_once(tmp_path: Path, models: lis
     folder.mkdir()
     command = [sys.executable, "-c", CROWD, str(folder)]
     crowd = [
-        subprocess.Popen([*command, str(seed), str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen([*command, str(seed), str(tmp_path), str(seconds)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for seed in range(3)
     ]
     for process in crowd:
