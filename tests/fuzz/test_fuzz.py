@@ -72,7 +72,7 @@ def test_every_kind_has_a_short_run() -> None:
 
 def test_a_wrong_op_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(scalar.EMITTERS["@relu"], "float", arithmetic.identity)
-    run = session("graph", tmp_path)
+    run = session("graph", tmp_path, tries=10)
     number = 0
     while not run.found and number < 450:  # until a graph has that op
         case = Choices(f"x/{number}")

@@ -13,7 +13,7 @@ import joinery
 
 from ..support.syntax import nodes_of
 
-ROOT = Path(joinery.__file__).parent
+ROOT = Path(joinery.__file__).resolve().parent  # as other checks name the files, so that they are parsed once
 LAYERS = ("promotion", "graph", "lowering", "runtime", "interface")
 IMPORTED_AS = {"cuda-python": "cuda"}
 EXTRAS = {"interface/triton": {"triton", "torch", "pytest"}, "interface/torch": {"torch"},

@@ -39,9 +39,8 @@ def table_of(rule_set):
     """Elements and joins; of a completed order also the elements that are no dtypes."""
     if rule_set.lattice is not None:
         return rule_set.lattice.elements, dict(rule_set.lattice.joins)
-    return rule_set.dtypes, {
-        (a, b): joined for (a, b) in rule_set.table() if (joined := rule_set.table()[a, b]) is not None
-    }
+    table = rule_set.table()
+    return rule_set.dtypes, {(a, b): joined for (a, b) in table if (joined := table[a, b]) is not None}
 
 
 def count_failures(elements, joins):
@@ -314,7 +313,8 @@ def test_the_witness_tells_types_apart():
 
 def test_every_join_keeps_every_value_of_both_operands():
     joins = 0
-    for (a, b), joined in ((pair, EXACT.table()[pair]) for pair in EXACT.table()):
+    table = EXACT.table()
+    for (a, b), joined in ((pair, table[pair]) for pair in table):
         if joined is not None:
             joins += 1
             assert holds(a, joined), (a, b, joined)
@@ -328,7 +328,8 @@ def test_every_join_keeps_every_value_of_both_operands():
 
 
 def test_only_pairs_without_a_common_holder_are_refused():
-    refused = {pair for pair in EXACT.table() if EXACT.table()[pair] is None}
+    table = EXACT.table()
+    refused = {pair for pair in table if table[pair] is None}
     usual = set(EXACT.dtypes) - SPECIAL
     assert refused == {
         (a, b)

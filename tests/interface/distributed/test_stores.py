@@ -204,7 +204,9 @@ def test_processes_that_write_use_and_remove_at_once(tmp_path: Path, models: lis
     folder.mkdir()
     command = [sys.executable, "-c", CROWD, str(folder)]
     crowd = [
-        subprocess.Popen([*command, str(seed), str(tmp_path), str(seconds)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*command, str(seed), str(tmp_path), str(seconds)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         for seed in range(3)
     ]
     for process in crowd:
