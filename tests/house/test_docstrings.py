@@ -11,7 +11,7 @@ from joinery.graph.functions.names.exports import EXPORTS
 
 from ..support.syntax import nodes_of
 
-ROOT = Path(jn.__file__).parent
+ROOT = Path(jn.__file__).resolve().parent
 LAYERS = ("promotion", "graph", "lowering", "runtime", "interface")
 PREPOSITIONS = frozenset(["Of", "By", "As", "In", "With", "To", "From", "On", "At", "Beside", "Behind", "Below", "Above"])
 
