@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import joinery as jn
 import numpy as np
 import pytest
@@ -17,9 +19,9 @@ CASES = (
 """(shape, axis, length): one pass and several, matrices of whole registers and of others, prime factors up to 31."""
 
 
-@pytest.mark.parametrize(("kind", "case", "is_wide"), each(KINDS, CASES, (False, True)))
-def test_lines_are_transformed_along_every_axis(kind: str, case: tuple[tuple[int, ...], int, int], is_wide: bool) -> None:
-    shape, axis, length = case
+@pytest.mark.parametrize(("how", "case"), each(list(itertools.product(KINDS, (False, True))), CASES))
+def test_lines_are_transformed_along_every_axis(how: tuple[str, bool], case: tuple[tuple[int, ...], int, int]) -> None:
+    (kind, is_wide), (shape, axis, length) = how, case
     check(shape, axis, kind, length, "cpu", is_wide=is_wide)
 
 
