@@ -168,23 +168,26 @@ class _Guess:
     ) -> tuple[Specification, int, int, list[str], int]:
         ranges: list[str] = []
         elements = {name: value for name, value in self.launch.elements.items() if self._has_extent(name)}
+        world = self._world(signs, {}, grid)
+        by_array = self._by_array(world)
+        indexed = {name for name, accesses in by_array.items() if any(self._is_indexed(world, each) for each in accesses)}
         hinted = {name: self._hinted(name, value, grid) for name, value in elements.items()}
         sizes = {
-            name: self._extents(name, names, [*hinted[name][0], *candidates.extents(value, names)])
+            name: self._extents(name, names, [*hinted[name][0], *candidates.extents(value, names, name in indexed)])
             for name, value in elements.items()
         }  # fmt: skip
         sizes = {name: options for name, options in sizes.items() if options}
         chosen = {name: options[0] for name, options in sizes.items()}
-        world = self._world(signs, {}, grid)
-        by_array = self._by_array(world)
         self.texts = texts = self._pool(world, by_array, names)
         pool = [parse_assumption(text) for text in texts]
         formulas = self._named(world, pool)
         for name in [each for each in by_array if each in sizes]:
             position = self.prepared.arrays[name]
-            shorter = [candidates.shorter(elements[name], names), hinted[name][1]]
-            products, ends = [self._fitting(name, each)[:_MAX_SHORTER] for each in shorter]
-            options = self._in_order(sizes[name], products, ends, names, elements[name])
+            options = sizes[name]
+            if name not in indexed:  # loaded indices reach as far as the array does
+                shorter = [candidates.shorter(elements[name], names), hinted[name][1]]
+                products, ends = [self._fitting(name, each)[:_MAX_SHORTER] for each in shorter]
+                options = self._in_order(options, products, ends, names, elements[name])
             found = self._sized(world, by_array[name], position, options, sizes[name], formulas)
             chosen[name] = found
             world.extents[position] = world.size(parse_size(found, "extent"))
@@ -214,6 +217,10 @@ class _Guess:
             tuple([*signs, *relations, *ranges]), tuple([(name, chosen[name]) for name in chosen if name in used]), grid
         )
         return specification, proven, all_, relations, self._closed(world, relations)
+
+    def _is_indexed(self, world: World, access: Access) -> bool:
+        """Returns whether an access is where loaded numbers say."""
+        return any(atom in world.terms.loaded for atom in _all_atoms(world.terms, world.access_terms(access)))
 
     def _closed(self, world: World, relations: Sequence[str]) -> int:
         """Returns along how many axes a guess leaves one program, of those along which programs ask which one they are.
@@ -279,7 +286,7 @@ class _Guess:
     def _in_order(
         self, near: Sequence[str], products: Sequence[str], hinted: Sequence[str], names: Mapping[str, int], elements: int
     ) -> list[str]:  # fmt: skip
-        """Returns near sizes of an array of so many elements with shorter ones between them, and first what is just that.
+        """Returns near sizes of an array of so many elements with shorter ones between them, and just that before blocks.
 
         That an array is longer than it has to be is a better guess than a number that only fits the launch; `n + 1` comes
         before whole blocks, as it is marked where it is fitted to a fault.
@@ -288,7 +295,8 @@ class _Guess:
         first = near.index(odd[0]) if odd else len(near)
         alone = [text for text in odd if " + " not in text]
         second = near.index(alone[0]) if alone else len(near)
-        exact = [text for text in near if names.get(text) == elements]
+        is_of_blocks = bool(near) and "cdiv" in near[0]
+        exact = [text for text in near if names.get(text) == elements and is_of_blocks]
         return list(dict.fromkeys([*exact, *near[:first], *products, *near[first:second], *hinted, *near[second:]]))
 
     def _extents(self, name: str, names: Mapping[str, int], texts: Sequence[str]) -> list[str]:

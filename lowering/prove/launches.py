@@ -225,7 +225,7 @@ class Launches:
                 continue  # as in a search for small launches
             for fill in self._fills(sizes, extents, contents):
                 if seen := run(sizes, extents, (x, y, z), fill, (px, py, pz)):
-                    launch = tuple(sizes.items()), (x, y, z), tuple(fill.items())
+                    launch = (*sizes.items(), *self._others(sizes)), (x, y, z), tuple(fill.items())
                     return {op: Counterexample(*launch, finding) for op, finding in seen.items()}
         return {}
 
@@ -280,7 +280,7 @@ class Launches:
         if any(finding.kind in _KINDS["bounds"] and not self._is_said(guilty) for finding, guilty in blamed):
             return
         for finding, guilty in blamed:
-            example = Counterexample(tuple(sizes.items()), grid, tuple(fill.items()), finding)
+            example = Counterexample((*sizes.items(), *self._others(sizes)), grid, tuple(fill.items()), finding)
             decides = self._decider(finding)
             if guilty is not None:
                 self._found.setdefault(guilty, []).append(example)
@@ -300,6 +300,10 @@ class Launches:
     def _is_said(self, access: Access | None) -> bool:
         """Returns whether an access is to an array of which an extent is said. None: one that is not known."""
         return not self._unsaid or (access is not None and self._arrays(access) not in ("", *self._unsaid))
+
+    def _others(self, sizes: Mapping[str, int]) -> list[tuple[str, int]]:
+        """Returns the parameters that are no sizes, floats and truth values, which are 1 in launches."""
+        return [(each.name, 1) for each in self._prepared.parameters if not each.is_array and each.name not in sizes]
 
     def _guilty(self, finding: Finding) -> Access | None:
         """Returns the access that a finding is about; None if there are several that it could be."""

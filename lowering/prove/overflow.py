@@ -24,7 +24,7 @@ from .evaluate.values import Condition, Integer, Pointer
 from .found import SHOWN, Found
 from .preparation import Access, line_of
 from .proof import REFUTED, UNDER, UNKNOWN, Counterexample
-from .single_programs import COMPUTING, wrapping
+from .single_programs import COMPUTING, SinglePrograms
 from .specify.expressions import parse_assumption
 from .terms.formulas import FALSE, Formula, at_most, both, either, equal, negated, within
 from .terms.polynomials import Polynomial, TooLarge
@@ -86,6 +86,7 @@ class Overflow:
         self._faults: dict[Operation, Formula] = {}
         self._examples: dict[Operation, Counterexample | None] = {}
         self._operations: dict[Access, list[Operation]] = {}
+        self._programs: SinglePrograms | None = None
 
     def verdicts(self) -> dict[Access, Found]:
         """Returns the verdict of every access."""
@@ -155,8 +156,10 @@ class Overflow:
             run = world.run()
             loops = [each for each in _around(op) if each.name in ("scf.for", "scf.while")]
             early = [at_most(iteration(run, loop), _MAX_ITERATION) for loop in loops]  # a program runs few of them
-            one = partial(wrapping, self._bounds.prepared, self._faults)
-            return self._bounds.launches.of_any_size(world, [self._faults[op], *early], run.program, one)
+            if self._programs is None:
+                self._programs = SinglePrograms(self._bounds.prepared, self._faults)
+            formulas = [self._faults[op], *early]
+            return self._bounds.launches.of_any_size(world, formulas, run.program, self._programs.run)
         except (NotModelled, TooLarge, RecursionError):
             return {}
         finally:

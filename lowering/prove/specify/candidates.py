@@ -16,10 +16,12 @@ _MAX_FACTOR = 16
 _MAX_PRODUCTS = 12
 
 
-def extents(value: int, numbers: Mapping[str, int]) -> list[str]:
+def extents(value: int, numbers: Mapping[str, int], is_indexed: bool = False) -> list[str]:
     """Returns sizes of which an array of `value` elements may be, the likeliest first, and last the number itself.
 
     Buffers are often a little longer than what is used of them, so sizes that leave a few elements count, too.
+
+    is_indexed: whether indices are loaded, which reach as far as the array does: a number of times a size leaves nothing then.
     """
     names = [name for name, number in list(numbers.items())[:_MAX_NAMES] if number > 0]
     found: list[tuple[bool, bool, int, int, str]] = []
@@ -35,7 +37,7 @@ def extents(value: int, numbers: Mapping[str, int]) -> list[str]:
             factor = value // a
             if factor > 1 and (value % a == 0 or factor & (factor - 1) == 0):
                 add(factor * a, 8 if factor & (factor - 1) else 5, f"{factor} * {one}")
-            elif 1 < factor <= _MAX_FACTOR:
+            elif 1 < factor <= _MAX_FACTOR and not is_indexed:
                 add(factor * a, 9, f"{factor} * {one}")
         for two in names:
             b = numbers[two]

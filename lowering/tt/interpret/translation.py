@@ -238,10 +238,10 @@ class Translation(Translator[EnvironmentT]):
 
     def _tt_get_num_programs(self, op: Operation) -> Step[EnvironmentT]:
         result = self.slot(op.results[0])
-        extent = self.machine.grid[property_number(op, "axis")]
+        machine, axis = self.machine, property_number(op, "axis")
 
         def step(env: EnvironmentT) -> None:
-            env[result] = extent
+            env[result] = machine.grid[axis]
 
         return step
 

@@ -404,3 +404,37 @@ def test_an_index_may_be_the_first_of_a_block() -> None:
     assert "0 <= at[:] <= n - 16" in proof.specification.assume
     assert {proof.verdict("bounds"), proof.verdict("races")} <= {*_SHOWN}
     assert not proof.fixed
+
+
+def _gather(index: str = "%j") -> jn.kernel.Kernel:
+    return jn.kernel.from_ttir(f"""tt.func public @k(%x: !tt.ptr<f32>, %idx: !tt.ptr<i32>, %y: !tt.ptr<f32>, %n: i32) {{
+      %p = tt.get_program_id x : i32
+      %c16 = arith.constant 16 : i32
+      %first = arith.muli %p, %c16 : i32
+      %lanes = tt.make_range {{end = 16 : i32, start = 0 : i32}} : tensor<16xi32>
+      %start = tt.splat %first : i32 -> tensor<16xi32>
+      %o = arith.addi %start, %lanes : tensor<16xi32>
+      %ns = tt.splat %n : i32 -> tensor<16xi32>
+      %m = arith.cmpi slt, %o, %ns : tensor<16xi32>
+      %is = tt.splat %idx : !tt.ptr<i32> -> tensor<16x!tt.ptr<i32>>
+      %ia = tt.addptr %is, %o : tensor<16x!tt.ptr<i32>>, tensor<16xi32>
+      %j = tt.load %ia, %m : tensor<16x!tt.ptr<i32>>
+      %xs = tt.splat %x : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>
+      %xa = tt.addptr %xs, {index} : tensor<16x!tt.ptr<f32>>, tensor<16xi32>
+      %v = tt.load %xa, %m : tensor<16x!tt.ptr<f32>>
+      %ys = tt.splat %y : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>
+      %ya = tt.addptr %ys, %o : tensor<16x!tt.ptr<f32>>, tensor<16xi32>
+      tt.store %ya, %v, %m : tensor<16x!tt.ptr<f32>>
+      tt.return
+    }}""")
+
+
+@pytest.mark.parametrize(("elements", "n"), [(118, 15), (256, 83), (221, 32), (115, 29), (100, 30)])
+def test_a_table_has_all_elements_that_its_indices_reach(elements: int, n: int) -> None:
+    """A size that is a little less than the table's, 7 * n for 118, would be refuted by an index that the launch has."""
+    idx = np.arange(n, dtype=np.int32) * 7 % elements
+    idx[0] = elements - 1
+    proof = _gather().prove.like(-(-n // 16), np.zeros(elements, np.float32), idx, np.zeros(n, np.float32), n)
+    assert {proof.verdict("bounds"), proof.verdict("races")} <= {*_SHOWN}
+    assert dict(proof.specification.extents)["x"] == str(elements)
+    assert not {each for each in proof.fixed if each.startswith("n ")}

@@ -13,7 +13,7 @@ pytest.importorskip("z3")
 
 from joinery.lowering.prove import overflow
 from joinery.lowering.prove.preparation import PreparedFunction, prepare
-from joinery.lowering.prove.single_programs import COMPUTING, wrapping
+from joinery.lowering.prove.single_programs import COMPUTING, SinglePrograms
 from joinery.lowering.tt import types as t
 from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.op_locations import OpLocations
@@ -21,6 +21,10 @@ from joinery.lowering.tt.types import numpy_dtype
 from joinery.promotion.errors import InternalError, JoineryError
 
 from ...support.corpus import WITH_DATA, Case, read
+
+
+def wrapping(prepared: PreparedFunction, ops: list[Any], *launch: Any) -> dict[Any, Any]:
+    return SinglePrograms(prepared, ops).run(*launch)
 
 
 def _kernel(parameters: str, body: str) -> jn.kernel.Kernel:
@@ -180,3 +184,90 @@ def test_numbers_that_are_read_as_unsigned_are_not_refuted() -> None:
         (verdict,) = kernel.prove(["n >= 0"], {"x": 1}, 1, ("overflow",)).accesses
         assert verdict.verdict in ("unknown", "proven under")
         assert verdict.counterexample is None
+
+
+_SCALED = """
+  %c0 = arith.constant dense<0> : tensor<16xi32>
+  %lanes = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+  %ns = tt.splat %n : i32 -> tensor<16xi32>
+  %m = arith.cmpi slt, %lanes, %ns : tensor<16xi32>
+  %is = tt.splat %idx : !tt.ptr<i32> -> tensor<16x!tt.ptr<i32>>
+  %ia = tt.addptr %is, %lanes : tensor<16x!tt.ptr<i32>>, tensor<16xi32>
+  %j = LOAD
+  %ss = tt.splat %s : i32 -> tensor<16xi32>
+  %js = arith.muli %j, %ss : tensor<16xi32>
+  %xs = tt.splat %x : !tt.ptr<i32> -> tensor<16x!tt.ptr<i32>>
+  %xa = tt.addptr %xs, %js : tensor<16x!tt.ptr<i32>>, tensor<16xi32>
+  tt.store %xa, %lanes, %m : tensor<16x!tt.ptr<i32>>"""
+_LOADS = {
+    "load": "tt.load %ia, %m : tensor<16x!tt.ptr<i32>>",
+    "atomic": "tt.atomic_rmw add, acq_rel, gpu, %ia, %c0, %m : "
+    "(tensor<16x!tt.ptr<i32>>, tensor<16xi32>, tensor<16xi1>) -> tensor<16xi32>",
+}
+
+
+@pytest.mark.parametrize("kind", _LOADS)
+def test_what_no_lane_defines_refutes_nothing(kind: str) -> None:
+    """Lanes that are masked off may hold any number, and its product with 3 may wrap; those that are read do not."""
+    made = _kernel("%idx: !tt.ptr<i32>, %x: !tt.ptr<i32>, %n: i32, %s: i32", _SCALED.replace("LOAD", _LOADS[kind]))
+    launches: Any = {"extents": {"idx": "n", "x": "3000"}, "grid": 1, "properties": ("overflow",)}
+    small = () if kind == "atomic" else ("500 <= idx[:] < 1000",)  # the atomic writes there, so nothing is assumed
+    for sizes in (["1 <= n <= 15", "s == 3"], ["n == 5", "s >= 2**30"]):
+        found = made.prove([*sizes, *small], **launches).refuted
+        assert all(each.counterexample.finding.lane < (dict(each.counterexample.sizes)["n"],) for each in found)
+        assert kind == "atomic" or bool(found) == (sizes[0] == "n == 5")
+
+
+def test_an_array_ends_before_the_addresses_of_the_next_one() -> None:
+    """An offset of 2**59 bytes led into another array, and numbers of that one were taken for those of the first."""
+    made = _kernel("%x: !tt.ptr<i32>, %y: !tt.ptr<i32>, %z: !tt.ptr<i32>, %n: i32, %m: i32", """
+  %c = arith.constant 144115188075855872 : i64
+  %c0 = arith.constant 0 : i32
+  %a = tt.addptr %x, %c : !tt.ptr<i32>, i64
+  %v = tt.load %a : !tt.ptr<i32>
+  %w1 = arith.addi %v, %m : i32
+  %w2 = arith.addi %v, %n : i32
+  %k1 = arith.cmpi sge, %w1, %c0 : i32
+  %k2 = arith.cmpi sge, %w2, %c0 : i32
+  %b1 = tt.addptr %z, %w1 : !tt.ptr<i32>, i32
+  tt.store %b1, %n, %k1 : !tt.ptr<i32>
+  %b2 = tt.addptr %z, %w2 : !tt.ptr<i32>, i32
+  tt.store %b2, %n, %k2 : !tt.ptr<i32>""")
+    sizes = ["0 <= x[:] <= 5", "2**31 - 100 <= y[:] <= 2**31 - 1", "n >= 1000", "m >= 0"]
+    proof = made.prove(sizes, {"x": "2**60", "y": "4", "z": "2**31"}, 1, properties=("overflow",))
+    assert not proof.refuted
+    assert proof.verdict("overflow") == "proven under"
+
+
+def test_no_address_that_was_made_up_refutes() -> None:
+    made = _kernel("%x: !tt.ptr<i32>, %n: i32", """
+  %c8 = arith.constant 8 : i64
+  %c0 = arith.constant 0 : i64
+  %a = tt.ptr_to_int %x : !tt.ptr<i32> -> i64
+  %b = arith.muli %a, %c8 : i64
+  %m = arith.cmpi sgt, %b, %c0 : i64
+  tt.store %x, %n, %m : !tt.ptr<i32>""")
+    assert made.prove([], {"x": 1}, 1, properties=("overflow",)).verdict("overflow") == "unknown"
+
+
+def test_a_launch_is_shown_with_all_that_it_was_called_with() -> None:
+    made = _kernel("%x: !tt.ptr<i32>, %n: i32, %b: i1, %f: f32", """
+  scf.if %b {
+    %w = arith.muli %n, %n : i32
+    %a = tt.addptr %x, %w : !tt.ptr<i32>, i32
+    tt.store %a, %n : !tt.ptr<i32>
+  }""")
+    (verdict,) = made.prove(["n >= 70000"], {"x": "k"}, 1, ("overflow",)).accesses
+    sizes = dict(verdict.counterexample.sizes)
+    assert (sizes["b"], sizes["f"]) == (1, 1)
+    assert sizes["n"] ** 2 >= 2**31
+
+
+def test_a_cast_is_said_in_a_sentence() -> None:
+    made = _kernel("%x: !tt.ptr<i32>, %n: i32", """
+  %w = arith.trunci %n : i32 to i8
+  %a = tt.addptr %x, %w : !tt.ptr<i32>, i8
+  tt.store %a, %n : !tt.ptr<i32>""")
+    (verdict,) = made.prove(["n >= 300"], {"x": "k"}, 1, ("overflow",)).accesses
+    assert " does not fit 8 bits: it becomes " in verdict.counterexample.finding.message
+    assert "," not in verdict.counterexample.finding.message
