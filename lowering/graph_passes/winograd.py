@@ -149,13 +149,16 @@ def _is_permuted(symbol: Symbol, readers: Mapping[int, Sequence[Symbol]]) -> boo
 
     What others read as well, as the next convolution does, is stored with channels last in any case.
     """
-    while True:
-        found = readers.get(symbol.id, ())
-        if any(each.op.name == "permute" and each.attrs["axes"][-1] != len(each.shape) - 1 for each in found):
+    made = {symbol.id}
+    found = {each.id: each for each in readers.get(symbol.id, ())}  # activations may read a number twice
+    while found:
+        if any(each.op.name == "permute" and each.attrs["axes"][-1] != len(each.shape) - 1 for each in found.values()):
             return True
-        if len(found) != 1 or not (found[0].op.kind == "map" or found[0].op.name == "reshape"):
+        if not all(each.op.kind == "map" or each.op.name == "reshape" for each in found.values()):
             return False
-        (symbol,) = found
+        made |= found.keys()
+        found = {each.id: each for number in found for each in readers.get(number, ()) if each.id not in made}
+    return False
 
 
 def _with_axis_of_columns(nest: Nest, product: Product) -> Nest:

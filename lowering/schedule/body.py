@@ -14,7 +14,7 @@ from ...promotion.dtype import DType
 from ...promotion.errors import InternalError
 from ...promotion.literals import Scalar
 from ..nest import Attributes, Extent
-from .costs import PICKED_LIMIT, PICKED_SHARE
+from .costs import FEW_PICKED, PICKED_LIMIT, PICKED_SHARE
 from .extents import at_most, contiguous_strides, exact_quotient, is_one, is_zero, product
 from .grouping import Grouping
 from .groups import Group
@@ -478,11 +478,11 @@ class BodyBuilder:
 
     def _picked(self, symbol: Symbol, position: int, inner: tuple[Index, ...]) -> Index:
         """Returns a position as an index of what a gather reads. Of neighbours in memory, what is picked a second time is
-        stored, if it is computed of several numbers, which would all be read one by one each time, and most of it is picked."""
+        stored, if it is computed of several numbers, which would all be read one by one each time, unless few are picked."""
         data, count, extent = symbol.inputs[0], product(symbol.inputs[1].shape), symbol.inputs[0].shape[-1]
         is_again = not inner and data.op.kind == "map" and self._variants.get(data.id, 0) > 0
-        is_most = isinstance(count, int) and isinstance(extent, int) and extent <= PICKED_SHARE * count
-        if is_again and is_most and self.grouping.cost[data.id] >= PICKED_LIMIT:
+        are_few = isinstance(count, int) and (extent > PICKED_SHARE * count if isinstance(extent, int) else count < FEW_PICKED)
+        if is_again and not are_few and self.grouping.cost[data.id] >= PICKED_LIMIT:
             raise NeedsBufferError(data)
         return self.as_index(position)
 

@@ -23,8 +23,9 @@ DECODING_LIMIT = 12
 PICKED_LIMIT = 4
 """Work of an element, loads counted, from which on it is stored where several gathers along the last axis pick it."""
 
-PICKED_SHARE = 10
-"""So many times as many elements as each of them picks are computed in order in the time that it takes to read them."""
+PICKED_SHARE, FEW_PICKED = 10, 16
+"""So many times as many elements as each of them picks are computed in order in the time that it takes to read them. Where it
+is not known how many there are, fewer picks than the second number are few."""
 
 STEP_LIMIT = 32
 """Elementwise work allowed on positions and updates of a scatter, which takes them one by one, and for each segment again."""

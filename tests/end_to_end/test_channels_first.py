@@ -97,16 +97,68 @@ def test_one_channel(filters, taps, stride):
     x, kernel = normal(3, 1, 29, 34), normal(filters, 1, taps, taps)
     found, kernels = convolved(x, kernel, stride=stride, padding=1)
     close(found, expected(x, kernel, stride, 1), taps * taps)
-    has_products = filters > (16 if taps <= 5 else 8) or (stride > 1 and filters < 8)
+    has_products = filters > (16 if taps <= 5 else 8) or (stride > taps and filters < 8)
     assert ("contract" in [each.template for each in kernels]) is has_products
 
 
-def test_one_channel_with_steps_is_a_product_unless_filters_fill_a_register():
+def test_one_channel_with_windows_apart_is_a_product_unless_filters_fill_a_register():
     for filters, template in ((1, "contract"), (7, "contract"), (8, "map")):
         x, kernel = normal(2, 1, 24, 24), normal(filters, 1, 8, 8)
         found, kernels = convolved(x, kernel, stride=8)
         close(found, expected(x, kernel, 8), 64)
         assert kernels[-1].template == template
+
+
+@pytest.mark.parametrize(
+    ("taps", "stride"), [((3, 3), 2), ((2, 2), 2), ((1, 3), (1, 2)), ((7, 7), 2), ((5, 5), (1, 4)), ((3, 1), (2, 1))]
+)
+def test_one_channel_with_steps_is_a_sum_over_taps_while_windows_meet(taps, stride):
+    """As a product it took up to six times as long."""
+    x, kernel = normal(2, 1, 31, 37), normal(4, 1, *taps)
+    found, kernels = convolved(x, kernel, stride=stride, padding=1)
+    steps = stride if isinstance(stride, tuple) else (stride, stride)
+    whole = expected(x, kernel, 1, 1)
+    close(found, whole[:, :, :: steps[0], :: steps[1]], taps[0] * taps[1])
+    assert {each.template for each in kernels} == {"map"}
+
+
+@pytest.mark.parametrize(
+    ("taps", "is_stored"), [((3, 3), True), ((2, 4), True), ((3, 1), False), ((2, 3), False), ((3,), True), ((2,), False)]
+)
+def test_padding_of_one_channel_is_stored_for_many_taps(taps, is_stored):
+    x, kernel = normal(2, 1, *[40] * len(taps)), normal(2, 1, *taps)
+    found, kernels = convolved(x, kernel, padding=1)
+    close(found, expected(x, kernel, padding=1), 9)
+    assert len(kernels) == 1 + is_stored
+
+
+@pytest.mark.parametrize("activation", ["silu", "hardswish", "square", "to an output"])
+def test_activations_that_read_a_number_twice_are_stored_before_the_permutation(activation):
+    x, kernel = normal(1, 32, 20, 23), normal(64, 32, 3, 3)
+    filters = np.ascontiguousarray(kernel.transpose(2, 3, 1, 0))
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, x.shape, "x")])
+    value = jn.conv2d(jn.permute(graph.inputs[0], (0, 2, 3, 1)), filters, padding=1)
+    after = {
+        "silu": lambda v: v * jn.sigmoid(v), "hardswish": lambda v: v * jn.clip(v + 3.0, 0.0, 6.0) / 6.0,
+        "square": lambda v: v * v, "to an output": lambda v: v * 2.0,
+    }[activation]  # fmt: skip
+    outputs = [jn.permute(after(value), (0, 3, 1, 2))]
+    graph.output(*outputs, *([jn.sum(value, axis=(1, 2))] if activation == "to an output" else []))
+    model = jn.compile(graph, device="cpu", cache=False)
+    found = model(x)
+    right = expected(x, kernel, padding=1)
+    made = {
+        "silu": right / (1 + np.exp(-right)), "hardswish": right * np.clip(right + 3, 0, 6) / 6, "square": right * right,
+        "to an output": right * 2,
+    }[activation]  # fmt: skip
+    if activation == "to an output":  # the sum reads what is stored with channels last in any case
+        found, sums = found
+        close(sums, right.sum(axis=(2, 3)), 9 * 32 * 460)
+    close(found, made, 9 * 32)
+    templates = [each.template for each in model.kernels]
+    assert templates.count("contract") == 1
+    if activation != "to an output":
+        assert templates == ["map", "contract", "map"]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16"])

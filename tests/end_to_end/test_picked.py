@@ -45,3 +45,15 @@ def test_what_is_computed_is_stored_where_most_neighbours_are_picked_twice(axis,
     value = X * X * np.float32(0.5) + X * np.float32(3)
     np.testing.assert_array_equal(found, np.take(value, first, axis) + np.take(value, second, axis))
     assert len(used) == kernels
+
+
+@pytest.mark.parametrize(("count", "kernels"), [(90, 2), (16, 2), (15, 1)])
+def test_what_is_picked_of_an_unknown_number_is_stored_unless_few_are_picked(count, kernels):
+    ids = [np.random.default_rng(n).integers(0, X.shape[1], count) for n in (1, 2)]
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, ("a", "b"), "x")])
+    value = graph.inputs[0] * graph.inputs[0] * 0.5 + graph.inputs[0] * 3.0
+    graph.output(jn.gather(value, ids[0], axis=1) + jn.gather(value, ids[1], axis=1))
+    model = jn.compile(graph, device="cpu", cache=False)
+    right = X * X * np.float32(0.5) + X * np.float32(3)
+    np.testing.assert_array_equal(model(X), np.take(right, ids[0], 1) + np.take(right, ids[1], 1))
+    assert len(model.kernels) == kernels

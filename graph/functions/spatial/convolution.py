@@ -28,6 +28,8 @@ FEW_TAPS = 64
 FEWER_TAPS, MAX_FILTERS, MIN_FILTERS = 25, 16, 8
 """Taps up to which one of the only channel is, with so many filters; with more taps half as many. From there on, products fill
 registers better; so they do of windows that are apart, for fewer than `MIN_FILTERS`."""
+STORED_TAPS, STORED_OF_A_ROW = 8, 3
+"""Taps from which on padding of the only channel is stored, and of a row: each would look whether it is inside."""
 
 
 def convolved(
@@ -36,13 +38,15 @@ def convolved(
     """Convolve `counts` windows of a tensor (N, …, C) with a kernel (…, C / groups, M)."""
     sizes = tuple([int(size) for size in kernel.shape[:-2]])  # type: ignore[arg-type]
     depth, filters, channels, rank = *kernel.shape[-2:], x.shape[-1], len(kernel.shape) - 2
-    alone = groups == channels and math.prod(sizes) <= FEW_TAPS
+    taps = math.prod(sizes)
+    alone = groups == channels and taps <= FEW_TAPS
     if alone and groups == 1:  # one channel, as of a gray image
-        most = MAX_FILTERS if math.prod(sizes) <= FEWER_TAPS else MAX_FILTERS // 2
-        is_wide = strides[-1] == 1 or (isinstance(filters, int) and filters >= MIN_FILTERS)
+        most = MAX_FILTERS if taps <= FEWER_TAPS else MAX_FILTERS // 2
+        meet = strides[-1] == 1 or (strides[-1] <= sizes[-1] and taps > 1 and (taps <= FEWER_TAPS or strides[-1] == 2))
+        is_wide = meet or (isinstance(filters, int) and filters >= MIN_FILTERS)
         alone = isinstance(filters, int) and 0 < filters <= most and x.dtype.is_float and is_wide
-    if alone and groups == 1 and x.op.name == "pad":
-        x = apply("contiguous", x)  # stored, where many taps would each look whether they are inside
+    if alone and groups == 1 and taps >= (STORED_TAPS if rank > 1 else STORED_OF_A_ROW) and x.op.name == "pad":
+        x = apply("contiguous", x)
     apart = x if groups == 1 or alone else x.reshape((*x.shape[:-1], groups, depth))
     taken = apply(
         "windows", apart, axes=tuple(range(1, rank + 1)), counts=tuple(counts), sizes=sizes, strides=tuple(strides),
