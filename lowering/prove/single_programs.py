@@ -281,7 +281,7 @@ class _Watching(PlainTranslation):
 
     def _watch(self, op: Operation) -> Run[Environment]:
         slots, half = [self.slot(each) for each in op.operands], 1 << (t.bit_width(op.results[0].type) - 1)
-        words, compute = _EXACT[op.name]
+        shown, compute = _EXACT[op.name]
         machine = self._own
         wide = np.int64 if half < 1 << 32 and op.name != "arith.shli" else object  # products of 32 bits have 64
 
@@ -295,7 +295,7 @@ class _Watching(PlainTranslation):
             if len(wrong):
                 lane = int(wrong[0])
                 number = int(exact.reshape(-1)[lane])
-                text = words.format(operands[0].reshape(-1)[lane], operands[-1].reshape(-1)[lane])
+                text = shown.format(operands[0].reshape(-1)[lane], operands[-1].reshape(-1)[lane])
                 is_ = "" if text == f"{number}" else f" is {number}, which"
                 message = f"{text}{is_} does not fit {half.bit_length()} bits: it becomes {(number + half) % (2 * half) - half}"
                 shape = exact.shape
