@@ -368,7 +368,11 @@ def slicing(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape
         if type(step) is not int or step == 0:
             raise ShapeError(f"slice step {step!r} on axis {axis}", "a non-zero int")
         _within(start, stop, step, extent, axis, checks)
-    return tuple([slice_length(*triple) for triple in zip(starts, stops, steps, strict=True)])
+    # All of an axis has its size, also where that is a difference: sizes are 0 or more, which the text of one does not say.
+    return tuple([
+        extent if (start, step) == (0, 1) and stop == extent else slice_length(start, stop, step)
+        for start, stop, step, extent in zip(starts, stops, steps, shape, strict=True)
+    ])  # fmt: skip
 
 
 def _within(start: Extent, stop: Extent, step: int, extent: Extent, axis: int, checks: Checks) -> None:

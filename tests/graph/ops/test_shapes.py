@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joinery.graph.checks import Checks, ShapeError
+from joinery.graph.ops.building import apply
 from joinery.graph.ops.shape import broadcast_shapes
 
 from ...support.tiers import examples
@@ -186,3 +187,16 @@ def test_vectors_of_norms_do_not_broadcast(make: Make, norm: Callable[..., Any],
     assert str(norm(narrow, **{name: one}).shape) == "(Dim('batch'), 1)"
     width = jn.dim("width")
     assert norm(x, **{name: jn.broadcast_to(graph.constant(one), (width,))}).shape == x.shape
+
+
+def test_a_slice_of_all_of_an_axis_has_its_size() -> None:
+    """A part of one that begins at 0 has `max(stop, 0)`; a difference is a size of an axis only where it is 0 or more."""
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, ("d",), "x")])
+    x = graph.inputs[0]
+    windows = apply("windows", x, axes=(0,), counts=(x.shape[0] - 2,), sizes=(3,), strides=(1,), dilations=(1,))
+    rows, taps = windows.shape
+    assert windows[:, 0:2].shape == (rows, 2)
+    whole = apply("slice", windows, starts=(0, 1), stops=(rows, taps), steps=(1, 1))
+    assert whole.shape == (rows, 2)
+    shorter = apply("slice", windows, starts=(0, 0), stops=(rows - 1, taps), steps=(1, 1))
+    assert str(shorter.shape[0]) == "max(d - 3, 0)"

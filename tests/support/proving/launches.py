@@ -68,7 +68,11 @@ def kinds_found(
     sizes, extents, grid = launch
     contents = {}
     for name, (low, high) in specification.parsed().ranges_of_contents(sizes).items():
-        contents[name] = rng.randint(low or 0, high if high is not None else (low or 0) + 10) if high != -1 else 0
+        least = low or 0
+        most = least + 10 if high is None else high
+        if most < least and extents.get(name, 1):
+            return set()  # an array with elements, and no number that they may be
+        contents[name] = rng.randint(least, most) if least <= most else 0
     try:
         arguments: list[Any] = launch_arguments(kernel._function, sizes, extents, contents)
         found = {each.kind for each in kernel.sanitize(grid, *arguments).findings}

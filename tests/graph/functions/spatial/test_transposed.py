@@ -51,6 +51,16 @@ def case(seed: int) -> tuple[Any, Any, dict[str, Any]]:
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("seed", [*range(10), *[pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 200)]])
 def test_transposed_convolutions_are_what_their_definition_says(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.parametrize("seed", [69, 163])
+def test_products_of_rows_of_which_the_number_is_a_difference(seed: int) -> None:
+    """As `d0 - 2`, of which the text does not say that it is 0 or more: it was compared with `max(d0 - 2, 0)`."""
+    check(seed)
+
+
+def check(seed: int) -> None:
     x, w, options = case(seed)
     expected = backwards(x, w, *options.values())
     sized = [None, (*["n"], x.shape[1], *[f"d{a}" for a in range(x.ndim - 2)])][seed % 2]
