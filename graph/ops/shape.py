@@ -359,6 +359,14 @@ def slice_length(start: Extent, stop: Extent, step: int) -> Extent:
     return maximum(span, 0) if width == 1 else maximum((span + (width - 1)) // width, 0)
 
 
+def sliced_extent(extent: Extent, start: Extent, stop: Extent, step: int) -> Extent:
+    """Return the size of a slice of an axis: that of the axis where it is all of it, also if that is a difference.
+
+    Sizes of axes are 0 or more, which the text of a difference, `d - 2`, does not say.
+    """
+    return extent if (start, step) == (0, 1) and stop == extent else slice_length(start, stop, step)
+
+
 def slicing(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     shape = shapes[0]
     starts, stops, steps = attrs["starts"], attrs["stops"], attrs["steps"]
@@ -368,11 +376,7 @@ def slicing(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape
         if type(step) is not int or step == 0:
             raise ShapeError(f"slice step {step!r} on axis {axis}", "a non-zero int")
         _within(start, stop, step, extent, axis, checks)
-    # All of an axis has its size, also where that is a difference: sizes are 0 or more, which the text of one does not say.
-    return tuple([
-        extent if (start, step) == (0, 1) and stop == extent else slice_length(start, stop, step)
-        for start, stop, step, extent in zip(starts, stops, steps, shape, strict=True)
-    ])  # fmt: skip
+    return tuple([sliced_extent(*each) for each in zip(shape, starts, stops, steps, strict=True)])
 
 
 def _within(start: Extent, stop: Extent, step: int, extent: Extent, axis: int, checks: Checks) -> None:

@@ -195,7 +195,6 @@ def test_a_slice_of_all_of_an_axis_has_its_size() -> None:
     x = graph.inputs[0]
     windows = apply("windows", x, axes=(0,), counts=(x.shape[0] - 2,), sizes=(3,), strides=(1,), dilations=(1,))
     rows, taps = windows.shape
-    assert windows[:, 0:2].shape == (rows, 2)
     whole = apply("slice", windows, starts=(0, 1), stops=(rows, taps), steps=(1, 1))
     assert whole.shape == (rows, 2)
     shorter = apply("slice", windows, starts=(0, 0), stops=(rows - 1, taps), steps=(1, 1))
