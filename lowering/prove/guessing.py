@@ -95,7 +95,7 @@ class _Guess:
         self.prepared = prepared
         self.launch = launch
         self.others = others
-        self.blocks = blocks_of(prepared)
+        self.blocks = _blocks(prepared)
         self.factors = factors(own_numbers(prepared))
         self.budget = Budget(_LIMIT, _FOR_A_GRID)
         self.texts: list[str] = []
@@ -549,7 +549,7 @@ def _used(prepared: PreparedFunction, numbers: Mapping[str, int]) -> dict[str, i
     return {name: number for name, number in numbers.items() if arguments[prepared.numbers[name]].uses}
 
 
-def blocks_of(prepared: PreparedFunction) -> list[int]:
+def _blocks(prepared: PreparedFunction) -> list[int]:
     """Returns the extents of blocks of the function, and its constants that may be such.
 
     A constant that is one less than another number is there to round up a quotient by that one.

@@ -13,7 +13,7 @@ import numpy as np
 from xdsl.ir import Block, Operation, Region
 
 from ...promotion.arrays import Array, NumpyDType
-from ...promotion.errors import JoineryError
+from ...promotion.errors import InternalError, JoineryError
 from ..tt import types as t
 from ..tt.interpret.machine import Environment, Function, Machine
 from ..tt.interpret.machine import Step as Run
@@ -94,8 +94,10 @@ class SinglePrograms:
             values = [_argument(each, at, sizes, machine.untouched) for at, each in enumerate(self._prepared.parameters)]
             with np.errstate(all="ignore"):
                 code(values)
+        except InternalError:
+            raise
         except (_Ends, JoineryError, OverflowError):
-            pass  # a size that its parameter does not hold is none of a launch
+            pass  # a program that fails has shown what it has; a size that its parameter does not hold is none of a launch
         self._left -= given - max(machine.left, 0)
         return machine.seen
 
