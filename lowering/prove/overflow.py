@@ -228,9 +228,10 @@ class Overflow:
             fault = negated(within(numbers[0], 0, 0 if op in self._signed_bits else 1))
             return self._unless(level, ev.formula, fault, f"{world.terms.text(numbers[0])} in 1 bit")
         wraps, text = _wraps(world, op, numbers)
-        if wraps is None or not (found := self._unless(level, ev.formula, wraps, text)):
-            return text if wraps is None else ""
-        if level == ALWAYS and op.name in COMPUTING and not is_unsigned:
+        if wraps is None:
+            return text
+        found = self._unless(level, ev.formula, wraps, text)
+        if found and level == ALWAYS and op.name in COMPUTING and not is_unsigned:
             self._faults[op] = both(ev.formula, wraps)
         return found
 

@@ -71,9 +71,8 @@ class SinglePrograms:
             again = self._seen(sizes, extents, grid, contents, program, _UNDEFINED[1])
             found = {op: each for op, each in found.items() if again.get(op) == each}
         if found and self._texts is None:
-            root: Operation = self._prepared.function
-            while (parent := root.parent_op()) is not None:
-                root = parent
+            root = self._prepared.function.get_toplevel_object()
+            assert isinstance(root, Operation)
             self._texts = OpLocations(root)
         return {
             op: Finding("overflow", message, self._texts.text(op), line_of(op), program, lane)

@@ -104,7 +104,7 @@ def test_what_is_proven_of_kernels_over_tables_holds(kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", contents.MAKERS)
-@pytest.mark.parametrize("first", range(1000, 2000, 100))
+@pytest.mark.parametrize("first", [0, *range(1000, 2000, 100)])
 def test_what_is_proven_of_many_kernels_over_tables_holds(first: int, kind: str) -> None:
     """`python -m tests.support.proving.contents ordered SEED COUNT LAUNCHES` tries others."""
     for seed in range(first, first + 100):
