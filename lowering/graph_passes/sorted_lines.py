@@ -109,10 +109,11 @@ def sorted_in_memory(symbol: Symbol, x: SymbolLike) -> SymbolLike:
     lines = apply("permute", x, axes=order) if axis < last else x
     extent = lines.shape[last]
     if symbol.op.name == "sort" and as_ordered(x).dtype is float32 and not _is_few(extent):
-        few = extent * positive_part(1 - extent // (_FEW + 1))  # all or nothing
-        parts = [_sorted_along(symbol, _slice(lines, 0, few), last, "sort_lines"),
-                 _sorted_along(symbol, _slice(lines, few, extent), last, "sort_lines", float64)]
-        found = apply("reshape", apply("concat", *parts, axis=last), shape=lines.shape)
+        all_ = positive_part(1 - extent // (_FEW + 1))  # or none
+        sides = apply("reshape", lines, shape=(1, *lines.shape))
+        parts = [_sorted_along(symbol, _slice(sides, 0, all_), last + 1, "sort_lines"),
+                 _sorted_along(symbol, _slice(sides, all_, 1), last + 1, "sort_lines", float64)]
+        found = apply("reshape", apply("concat", *parts, axis=0), shape=lines.shape)
     else:
         found = _sorted_along(symbol, lines, last, "sort_lines")
     return apply("permute", found, axes=order) if axis < last else found
@@ -123,9 +124,9 @@ def _is_few(extent: Extent) -> bool:
 
 
 def _slice(x: SymbolLike, start: Extent, stop: Extent) -> SymbolLike:
-    """Returns some elements along the last axis."""
+    """Returns some elements along the first axis."""
     rank = len(x.shape)
-    return apply("slice", x, starts=(*(0,) * (rank - 1), start), stops=(*x.shape[:-1], stop), steps=(1,) * rank)
+    return apply("slice", x, starts=(start, *(0,) * (rank - 1)), stops=(stop, *x.shape[1:]), steps=(1,) * rank)
 
 
 def _sorted_along(symbol: Symbol, x: SymbolLike, axis: int, name: str, wide: DType | None = None) -> SymbolLike:
