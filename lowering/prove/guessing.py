@@ -38,7 +38,7 @@ _MAX_ONES = 6
 _MAX_POOL = 160
 _MAX_PARTNERS = 12
 _LIMIT = 300_000
-_TOTAL = 40_000_000
+_TOTAL = 24_000_000
 _FOR_A_GRID = 12_000_000
 _OF_AN_EQUATION = 10
 """What an equation counts, and an axis of the grid with one number of programs, where other assumptions count 1."""

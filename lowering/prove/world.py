@@ -303,9 +303,9 @@ class World:
                     case ">=":
                         return at_least(x, y)
                     case "==":
-                        return equal(x, y)
+                        return self.terms.same(x, y)
                     case _:
-                        return negated(equal(x, y))
+                        return negated(self.terms.same(x, y))
 
     # Programs
 
@@ -398,7 +398,9 @@ class World:
 
     def level(self, level: Level) -> list[Formula]:
         """Returns conditions as formulas."""
-        return [self.assumption(parse_assumption(text)) for text in level]
+        formulas = [self.assumption(parse_assumption(text)) for text in level]
+        self.solver.conditions.update(formulas)
+        return formulas
 
     def run(self, level: Level = ALWAYS) -> Run:
         """Returns the symbolic program whose sizes satisfy the assumptions, and conditions besides."""

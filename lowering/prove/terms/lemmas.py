@@ -41,7 +41,7 @@ class Signs:
 
     def wrong(self, values: Values) -> list[int]:
         """Returns which of the lemmas numbers contradict."""
-        one, two, product = _value(self.factor, values), _value(self.other, values), _value(self.product, values)
+        one, two, product = number_of(self.factor, values), number_of(self.other, values), number_of(self.product, values)
         if one == 0 or two == 0:
             return [] if product == 0 else [0] if two == 0 else [1]
         if (one < 0) != (two < 0):
@@ -85,7 +85,7 @@ class Limits:
 
     def wrong(self, values: Values) -> list[int]:
         """Returns which of the lemmas numbers contradict."""
-        two, product = _value(self.other, values), _value(self.product, values)
+        two, product = number_of(self.other, values), number_of(self.product, values)
         found = []
         for number, end in enumerate(self.ends):
             if end is not None and self._is_said(number):
@@ -132,7 +132,7 @@ class Multiples:
 
     def wrong(self, values: Values) -> list[int]:
         """Returns which of the lemmas numbers contradict."""
-        one, two, product = _value(self.factor, values), _value(self.other, values), _value(self.product, values)
+        one, two, product = number_of(self.factor, values), number_of(self.other, values), number_of(self.product, values)
         difference = product - one * self.times
         found = []
         for number in self.numbers():
@@ -157,7 +157,7 @@ class Multiples:
 
 def multiples(pair: Signs, values: Values) -> Multiples | None:
     """Returns what is to be said of a pair whose product is not what numbers say; None if it is, or they are too large."""
-    one, two, product = _value(pair.factor, values), _value(pair.other, values), _value(pair.product, values)
+    one, two, product = number_of(pair.factor, values), number_of(pair.other, values), number_of(pair.product, values)
     return None if product == one * two or abs(two) > _MAX_FACTOR else Multiples(pair.factor, pair.other, two)
 
 
@@ -178,8 +178,8 @@ class FewValues:
 
     def wrong(self, values: Values) -> list[int]:
         """Returns which of the lemmas numbers contradict."""
-        value = _of((self.atom,), values)
-        if _of(self.whole, values) == value * _of(self.rest, values):
+        value = value_of((self.atom,), values)
+        if value_of(self.whole, values) == value * value_of(self.rest, values):
             return []
         return list(self.numbers())  # one after the other would take as many questions
 
@@ -210,18 +210,20 @@ def _products(polynomial: Polynomial) -> frozenset[Monomial]:
     return frozenset([monomial for monomial, _ in polynomial.terms if len(monomial) > 1])
 
 
-def _of(monomial: Monomial, values: Values) -> int:
+def value_of(monomial: Monomial, values: Values) -> int:
+    """Returns the number that values give a monomial, which is a variable of its own if they have it."""
     found = values.get(monomial)
     if found is None:
         found = values[monomial] = prod([values[(atom,)] for atom in monomial])
     return found
 
 
-def _value(polynomial: Polynomial, values: Values) -> int:
+def number_of(polynomial: Polynomial, values: Values) -> int:
+    """Returns the number that a polynomial is for values of its monomials."""
     found = 0
     for monomial, factor in polynomial.terms:
         value = values.get(monomial)
-        found += factor * (_of(monomial, values) if value is None else value)
+        found += factor * (value_of(monomial, values) if value is None else value)
     return found
 
 
@@ -289,4 +291,4 @@ def _reduced(group: Polynomial) -> Polynomial:
 
 
 __all__ = ["MAX_PAIRS", "FewValues", "Lemma", "Limits", "Multiples", "Signs", "Values", "few_values",
-    "multiples", "products_in"]
+    "multiples", "number_of", "products_in", "value_of"]

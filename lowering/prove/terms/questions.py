@@ -14,6 +14,7 @@ from ....promotion.errors import InternalError, UnsupportedError
 from .polynomials import Monomial
 
 _VALUES = re.compile(r"\(define-fun v([\d_]+) \(\) Int\s+(?:(\d+)|\(- (\d+)\))\)")
+_FLAGS = re.compile(r"\(define-fun b(\d+) \(\) Bool\s+true\)")
 _STEPS = re.compile(r":rlimit-count +(\d+)")
 
 
@@ -47,6 +48,7 @@ class Context:
         self._declared: set[str] = set()
         self._declarations: list[str] = []
         self._formulas: dict[str, Any] = {}
+        self._literals: dict[str, str] = {}
         self.steps = 0
 
     def declare(self, variables: Iterable[Monomial], flags: Iterable[int] = ()) -> None:
@@ -64,12 +66,47 @@ class Context:
         made.set("ctrl_c", False)  # z3's own handler leaves SIGINT such that it interrupts no wait of this process any more
         return made
 
-    def add(self, solver: Any, texts: Sequence[str]) -> None:
-        """Adds formulas to a solver. Their variables were declared."""
-        self._read([text for text in dict.fromkeys(texts) if text not in self._formulas])
+    def add(self, solver: Any, texts: Sequence[str], conditions: frozenset[str]) -> list[str]:
+        """Adds formulas to a solver. Their variables were declared.
+
+        Those that are conditions hold only where a variable of their own, a literal, does. Returns these.
+        """
+        literals = [self._literal(text) for text in texts if text in conditions]
+        asserted = [f"(=> {self._literal(text)} {text})" if text in conditions else text for text in texts]
+        self._read([text for text in dict.fromkeys([*asserted, *literals]) if text not in self._formulas])
         reference = self._context.ref()
-        for each in texts:
+        for each in asserted:
             self._core.Z3_solver_assert(reference, solver.solver, self._formulas[each])
+        return literals
+
+    def _literal(self, text: str) -> str:
+        found = self._literals.get(text)
+        if found is None:
+            found = self._literals[text] = f"c{len(self._literals)}"
+            self._declarations.append(f"(declare-const {found} Bool)")
+        return found
+
+    def check(self, solver: Any, literals: Sequence[str]) -> str:
+        """Returns "sat", "unsat" or "unknown" for the formulas of a solver, where literals hold."""
+        assumed = (self._z3.Ast * len(literals))(*[self._formulas[each] for each in literals])
+        found = self._core.Z3_solver_check_assumptions(self._context.ref(), solver.solver, len(literals), assumed)
+        return "sat" if found > 0 else "unsat" if found < 0 else "unknown"
+
+    def needed(self, solver: Any) -> frozenset[str]:
+        """Returns the conditions from which it follows, with all other formulas, that a solver's last answer is "unsat"."""
+        core, reference = self._core, self._context.ref()
+        vector = core.Z3_solver_get_unsat_core(reference, solver.solver)
+        core.Z3_ast_vector_inc_ref(reference, vector)
+        literals = {
+            core.Z3_get_ast_id(reference, core.Z3_ast_vector_get(reference, vector, at))
+            for at in range(core.Z3_ast_vector_size(reference, vector))
+        }
+        core.Z3_ast_vector_dec_ref(reference, vector)
+        return frozenset([text for text, each in self._literals.items() if self._number(each) in literals])
+
+    def _number(self, text: str) -> int | None:
+        formula = self._formulas.get(text)
+        return None if formula is None else self._core.Z3_get_ast_id(self._context.ref(), formula)
 
     def _read(self, texts: Sequence[str]) -> None:
         if not texts:
@@ -105,11 +142,14 @@ class Question:
         steps: how many z3 took.
     """
 
-    def __init__(self, context: Context, limit: int) -> None:
-        """Starts without formulas."""
+    def __init__(self, context: Context, limit: int, conditions: frozenset[str] = frozenset()) -> None:
+        """Starts without formulas. conditions: those of which `needed` says whether an answer rests on them."""
         self._context = context
+        self._conditions = conditions
+        self._literals: list[str] = []
         self._solver = context.solver()
         self._texts: list[str] = []
+        self._model = ""
         self.limit = limit
         self.letters = 0
         self.rounds = 0
@@ -125,27 +165,36 @@ class Question:
         self._texts += texts
         if left <= 0:
             return "unknown"
-        self._context.add(self._solver, texts)
+        self._literals += self._context.add(self._solver, texts, self._conditions)
         self.letters += sum(map(len, texts))
         self.rounds += 1
         self._solver.set("rlimit", left)  # 0 would be no limit
-        found = str(self._solver.check())
+        found = self._context.check(self._solver, self._literals)
         self.steps += self._context.count(self._solver)
         return found
 
     def ask_anew(self, texts: Iterable[str]) -> str:
         """Returns as `ask` does, as if none had been asked before: with all steps, and without what z3 has found out."""
-        self._solver = self._context.solver()
+        self._solver, self._literals = self._context.solver(), []
         self.limit += self.steps
         before, self._texts = self._texts, []
         return self.ask([*before, *texts])
 
+    def needed(self) -> frozenset[str]:
+        """Returns the conditions on which the last answer rests, which was "unsat"."""
+        return self._context.needed(self._solver) if self._literals else frozenset()
+
     def values(self) -> dict[Monomial, int]:
         """Returns the variables with which the formulas hold, as far as they matter."""
+        self._model = self._solver.model().sexpr()
         return {
             tuple(map(int, own.split("_"))): int(positive) if positive else -int(negative)
-            for own, positive, negative in _VALUES.findall(self._solver.model().sexpr())
+            for own, positive, negative in _VALUES.findall(self._model)
         }
+
+    def flags(self) -> frozenset[int]:
+        """Returns the flags that are set in what `values` gave last."""
+        return frozenset([int(own) for own in _FLAGS.findall(self._model)])
 
 
 @functools.lru_cache(maxsize=1 << 14)

@@ -12,6 +12,7 @@ from .atoms import Range, Terms
 from .counts import MAX_COUNTED, relations
 from .formulas import (
     FALSE,
+    TRUE,
     AtMost,
     Both,
     Either,
@@ -39,6 +40,7 @@ from .lemmas import (
     products_in,
 )
 from .limits import limits
+from .models import Model, Models
 from .orders import MAX_ELEMENTS, orders
 from .polynomials import Monomial, Polynomial, TooLarge
 from .questions import Context, Question, load_z3, name
@@ -57,11 +59,14 @@ _MAX_LEMMAS = 60
 """Most lemmas that are added at once."""
 _FEW_LEMMAS = 48
 """Most lemmas of a question of whose products more is said by the numbers that z3 found."""
+_STEPS_A_MODEL = 10_000
+"""What a question counts that the numbers of another one answer."""
 _MAX_ROUNDS, _MAX_MULTIPLES = 2, 20
 """How often that is, and of how many products at once."""
 _MAX_EARLY_STEPS, _FEW_STEPS = 50_000, 400_000
 """Most steps until all lemmas are said: with few of them z3 may search without end where all of them leave nothing to find. So
-few steps as guesses have for a question are all for that: what is not decided then is asked anew."""
+few steps as guesses have for a question are all for that: what is not decided then is asked anew. Nor are their questions
+answered by the numbers of others: what z3 has read decides on its luck, and one guess was worse for it."""
 
 
 @dataclass(slots=True)
@@ -83,10 +88,17 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What z3 says. verdict: "unsat", "sat" or "unknown". model: values of atoms, if products are those of their factors."""
+    """What z3 says.
+
+    Attributes:
+        verdict: "unsat", "sat" or "unknown".
+        model: values of atoms, if products are those of their factors.
+        unneeded: conditions without which it is "unsat" as well.
+    """
 
     verdict: str
     model: dict[int, int]
+    unneeded: frozenset[Formula] = frozenset()
 
 
 _UNSAT, _UNKNOWN, _SAT = Answer("unsat", {}), Answer("unknown", {}), Answer("sat", {})
@@ -97,6 +109,7 @@ class Solver:
 
     Attributes:
         budget: what questions take their steps from.
+        conditions: formulas without which others ask the same. What is impossible without one of them is known to be so there.
         asked: the number of questions, and `steps` how much of z3's resource count they took.
     """
 
@@ -105,6 +118,7 @@ class Solver:
         self._context: Context | None = None  # of its own, so that what was asked before in this process changes nothing
         self._terms = terms
         self.budget = budget
+        self.conditions: set[Formula] = set()
         self._known: dict[tuple[frozenset[Formula], bool], Answer] = {}
         self._answered: dict[tuple[Formula, str, bool], list[frozenset[Formula]]] = {}
         self._texts: dict[Formula, str] = {}
@@ -114,7 +128,9 @@ class Solver:
         self._few: dict[Monomial, FewValues | None] = {}
         self._lemmas: dict[tuple[Lemma, int], str] = {}
         self._ranges: dict[Monomial, str] = {}
+        self._rests_on_conditions = False  # whether lemmas of the last question do
         self._is_cut = False  # whether the last question was asked without something that is known
+        self._models = Models()
         self.asked = 0
         self.steps = 0
 
@@ -159,7 +175,7 @@ class Solver:
             if found is None:
                 found = self._ask([*listed], bounded=bounded)
                 if listed and (found.verdict == "unsat" or (found.verdict == "sat" and not self._is_cut)):
-                    self._answered.setdefault((listed[-1], found.verdict, bounded), []).append(parts)
+                    self._answered.setdefault((listed[-1], found.verdict, bounded), []).append(parts - found.unneeded)
             self._known[parts, bounded] = found
         return found
 
@@ -184,13 +200,19 @@ class Solver:
     ) -> Answer:  # fmt: skip
         if self.budget.is_spent:
             return _UNKNOWN
-        self._is_cut = False
+        self._is_cut = self._rests_on_conditions = False
+        claim = formulas[-1] if formulas else TRUE
+        conditions = {self._formula(each): each for each in formulas if each in self.conditions and each != claim}
         atoms = sorted(self._with_facts(formulas, whole))
         polynomials = list(dict.fromkeys(polynomials_of(formulas)))
         products = {monomial for each in polynomials for monomial, _ in each if len(monomial) > 1}
+        limit = max(1, self.budget.limit // share)
+        if not exact and limit >= _FEW_STEPS and self._is_satisfied(claim, formulas, atoms, polynomials, products, bounded):
+            self.budget.take(_STEPS_A_MODEL)
+            return _SAT
         if self._context is None:  # making one takes longer than most questions, and many a guess asks none
             self._context = Context()
-        question = Question(self._context, max(1, self.budget.limit // share))
+        question = Question(self._context, limit, frozenset(conditions))
         self.asked += 1
         self._context.declare([(atom,) for atom in atoms], flags_of(formulas))
         asserted = [self._formula(formula) for formula in formulas]
@@ -206,19 +228,24 @@ class Solver:
         verdict = question.ask(asserted, None if exact else early)
         if not exact and verdict != "unsat":
             lemmas = self._lemmas_of(formulas, polynomials, products, bounded)
-            verdict = self._with_lemmas(question, self._context, atoms, products, lemmas, early, verdict)
+            verdict = self._with_lemmas(question, self._context, claim, atoms, products, lemmas, early, verdict)
             seen = (question.rounds - 1) * len(lemmas)
         self.steps += question.steps
         again = (question.rounds - 1) * _STEPS_A_ROUND + seen * _STEPS_A_LEMMA
         self.budget.take(max(_MIN_STEPS, question.steps) + again + _STEPS_A_LETTER * question.letters)
-        if verdict != "sat":
-            return _UNSAT if verdict == "unsat" else _UNKNOWN
+        if verdict == "unsat":
+            if self._rests_on_conditions or not conditions:
+                return _UNSAT
+            needed = question.needed()
+            return Answer("unsat", {}, frozenset([each for text, each in conditions.items() if text not in needed]))
+        if verdict == "unknown":
+            return _UNKNOWN
         found = question.values() if exact else {}
         return Answer("sat", {atom: found.get((atom,), 0) for atom in atoms} if exact else {})
 
     def _with_lemmas(
-        self, question: Question, context: Context, atoms: list[int], products: set[Monomial], lemmas: list[Lemma], early: int,
-        verdict: str,
+        self, question: Question, context: Context, claim: Formula, atoms: list[int], products: set[Monomial],
+        lemmas: list[Lemma], early: int, verdict: str,
     ) -> str:  # fmt: skip
         """Returns the verdict with all lemmas, of which only those are added that the numbers found without contradict.
 
@@ -236,7 +263,7 @@ class Solver:
 
         rounds = _MAX_ROUNDS if question.limit >= _FEW_STEPS and len(lemmas) <= _FEW_LEMMAS else 0
         left = rounds
-        while verdict == "sat" and lemmas:
+        while verdict == "sat":
             values = dict.fromkeys([(atom,) for atom in atoms], 0) | question.values()
             found = [(each, number) for each in lemmas for number in each.wrong(values)]
             wrong = [each for each in found if each not in said][:_MAX_LEMMAS]
@@ -244,6 +271,7 @@ class Solver:
                 left -= 1
                 wrong = self._multiples(lemmas, values)
             if not wrong:
+                self._models.add(claim, Model(values, question.flags()))
                 return verdict
             verdict = question.ask(texts(wrong), early)
         if verdict == "unknown" and left < rounds:
@@ -252,6 +280,18 @@ class Solver:
             rest = [(each, number) for each in lemmas for number in each.numbers() if (each, number) not in said]
             verdict = question.ask_anew(texts(rest))
         return verdict
+
+    def _is_satisfied(
+        self, claim: Formula, formulas: list[Formula], atoms: list[int], polynomials: list[Polynomial], products: set[Monomial],
+        bounded: bool,
+    ) -> bool:  # fmt: skip
+        """Returns whether numbers that were found for another question hold in this one, lemmas included."""
+        ranges = {each: self._terms.range(Polynomial([(each, 1)])) for each in [*[(atom,) for atom in atoms], *products]}
+        for values in self._models.satisfying(claim, formulas, ranges):
+            lemmas = self._lemmas_of(formulas, polynomials, products, bounded)
+            if not any(each.wrong(values) for each in lemmas):
+                return True
+        return False
 
     def _multiples(self, lemmas: Sequence[Lemma], values: Values) -> list[tuple[Lemma, int]]:
         """Returns what is to be said of products that are not those of the numbers that z3 found."""
@@ -275,6 +315,9 @@ class Solver:
         pairs = products_in(polynomials)
         self._is_cut |= len(pairs) >= MAX_PAIRS
         ranges = limits(formulas, self._range_of) if pairs and bounded else {}
+        if ranges and not self.conditions.isdisjoint(formulas):  # what is said unconditionally may follow from a condition
+            without = limits([each for each in formulas if each not in self.conditions], self._range_of)
+            self._rests_on_conditions = any(without.get(atom) != ranges.get(atom) for atom in ranges)
         found: list[Lemma] = []
         monomials = set(products)
         for factor, other in pairs:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import product
+from random import Random
+
 import pytest
 
 pytest.importorskip("z3")
 
 from joinery.lowering.prove.terms.atoms import Terms
-from joinery.lowering.prove.terms.formulas import Formula, at_least, at_most, equal, less, polynomials_of
+from joinery.lowering.prove.terms.formulas import (
+    Flag,
+    Formula,
+    at_least,
+    at_most,
+    equal,
+    holds,
+    less,
+    negated,
+    polynomials_of,
+)
 from joinery.lowering.prove.terms.lemmas import MAX_PAIRS, products_in
+from joinery.lowering.prove.terms.polynomials import ONE, Polynomial
 from joinery.lowering.prove.terms.solver import DEFAULT_LIMIT, Budget, Solver
 
 BIG = (1 << 62) + 1
@@ -56,3 +70,63 @@ def test_answers_that_follow_are_not_asked() -> None:
     assert solver.asked == 2
     assert solver.is_impossible(at_least(n, 9), less(n, 9))
     assert solver.asked == 3
+
+
+def test_numbers_of_another_question_answer_those_that_they_satisfy() -> None:
+    """What they do not satisfy is asked, also where only a lemma about a product says so."""
+    terms = Terms()
+    n, m = terms.atom("n", "n"), terms.atom("m", "m")
+    solver = Solver(terms, Budget(DEFAULT_LIMIT, 10**9))
+    assert not solver.is_impossible(at_least(n, 100), at_least(m, 100), at_least(n * m, 1 << 31))
+    asked, left = solver.asked, solver.budget.left
+    assert not solver.is_impossible(at_least(n, 50), at_least(m, 3), at_least(n * m, 1 << 31))
+    assert solver.asked == asked
+    assert solver.budget.left < left
+    assert solver.is_impossible(at_most(n, -1), at_least(m, 3), at_least(n * m, 1 << 31))
+    assert not solver.is_impossible(at_least(n, 1 << 40), at_least(n * m, 1 << 31))
+    flag = Flag(terms.flag("flag", "flag"))
+    assert not solver.is_impossible(flag, at_least(n, 7))
+    assert solver.is_impossible(negated(flag), flag, at_least(n, 7))
+    assert not solver.is_impossible(negated(flag), at_least(n, 7))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_conditions_that_are_not_needed(seed: int) -> None:
+    """What is impossible without some conditions holds for no numbers of a small range without them."""
+    random = Random(seed)
+    without = 0
+    for _ in range(60):
+        terms = Terms()
+        x = [terms.atom(at, f"x{at}", -4, 4) for at in range(3)]
+
+        def drawn(x: list[Polynomial] = x) -> Formula:
+            left = random.choice(x) * random.choice([*x, ONE]) + random.choice(x) * random.choice((-2, -1, 1))
+            return random.choice((at_most, at_least, equal))(left, random.choice(x) + random.randint(-9, 9))
+
+        base, conditions, claim = [drawn() for _ in range(2)], [drawn() for _ in range(3)], drawn()
+        bounded = random.random() < 0.5
+        solver = Solver(terms, Budget(DEFAULT_LIMIT, 10**9))
+        solver.conditions.update(conditions)
+        found = solver.check([*base, *conditions, claim], bounded)
+        if found.verdict == "unsat":
+            needed = [each for each in conditions if each not in found.unneeded]
+            atoms = [next(iter(each.atoms)) for each in x]
+            for numbers in product(range(-4, 5), repeat=3):
+                values = dict(zip(atoms, numbers, strict=True))
+                assert not all(holds(each, values) for each in (*base, *needed, claim))
+            without += len(needed) < len(conditions)
+    assert without > 5
+
+
+def test_limits_of_numbers_that_follow_from_a_condition_rest_on_it() -> None:
+    """x <= 3000 is said by a condition alone, and what it says of x * y is said without one."""
+    terms = Terms()
+    x, y = terms.atom("x", "x", 0), terms.atom("y", "y", 0)
+    solver = Solver(terms, Budget(DEFAULT_LIMIT, 10**9))
+    condition, other = at_most(x, 3000), at_most(y, 1 << 40)
+    solver.conditions.update([condition, other])
+    base = [at_most(y, 1 << 19)]
+    claim = at_least(x * y, 1 << 31)
+    assert solver.is_impossible(*base, condition, other, claim, bounded=True)
+    assert condition not in solver.check([*base, condition, other, claim], bounded=True).unneeded
+    assert not solver.is_impossible(*base, other, claim, bounded=True)
