@@ -93,6 +93,7 @@ class Run:
                 _below(grid[axis]),
             ) if grid[axis].number != 1 else ZERO for axis in range(3)]
         )  # fmt: skip
+        terms.below |= {atom: grid[axis] for axis, each in enumerate(self.program) for atom in each.atoms}
 
     def lanes(self, shape: Sequence[int]) -> Lanes:
         """Returns free lanes of a block."""

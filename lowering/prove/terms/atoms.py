@@ -90,8 +90,16 @@ class Terms:
         self._ranges: dict[Monomial, Range] = {}
         self.divisions: dict[int, tuple[Polynomial, Polynomial, Polynomial]] = {}
         """Quotients and remainders by a size: the number that is divided, the divisor and the remainder."""
+        self.below: dict[int, Polynomial] = {}
+        """Indices from 0 on: programs, and their quotients and remainders by what divides the number of them. What they are
+        less than."""
         self._divided: dict[int | None, tuple[Polynomial, int]] = {}
         """Atoms that are quotients by numbers: of what, and by which."""
+        self._quotients: dict[Polynomial, list[tuple[int, int, Polynomial]]] = {}
+        """By a sum without its constant: that, a number, and the quotient by it."""
+        self._nested: set[tuple[Polynomial, int]] = set()
+        self._extremes: dict[int, tuple[Polynomial, Polynomial, Callable[[Polynomial, Polynomial], Formula]]] = {}
+        """Atoms that are minima and maxima: of which two, and how the one that it is compares with the other one."""
 
     def atom(
         self, key: Hashable, name: str, low: int | None = None, high: int | None = None,
@@ -285,7 +293,7 @@ class Terms:
         if number is not None and number < 1:
             raise InternalError(f"prove: a quotient by {number} is none that rounds down")
         if number is not None:
-            whole, value = value.split(number)
+            whole, value = self._reduced(value, number)
             if self.fits(value, 0, number - 1):
                 return whole, value
             common = gcd(value.divisor, number)
@@ -294,13 +302,15 @@ class Terms:
                 quotient, rest = self.floor_parts((value - least_part).split(common)[0], constant(number // common))
                 return whole + quotient, rest * common + least_part
             inner = self._divided.get(_only_atom(value))
-            if inner is not None:  # (n // 2 + 255) // 256 is (n + 510) // 512
+            if inner is not None and (value, number) not in self._nested:  # (n // 2 + 255) // 256 is (n + 510) // 512
                 quotient, _ = self.floor_parts(inner[0] + value.constant_part * inner[1], constant(number * inner[1]))
                 rest = self.atom(
                     ("rest", value, divisor), f"({self.text(value)} % {number})", 0, number - 1, self.depends(value),
                     lambda made: [equal(value, quotient * number + made)],
                 )  # fmt: skip
                 return whole + quotient, rest
+            if (nested := self._as_nested(value, number)) is not None:
+                return whole + nested[0], nested[1]
         low, high = self.range(value)
         least, most = self.range(divisor)
         ends = [None if end is None else end // (least or 1) if number is not None else end for end in (low, high)]
@@ -308,6 +318,9 @@ class Terms:
             ends = [None if low is None else min(low, 0), None if high is None else max(high, 0) // max(least or 1, 1)]
             if high is not None and high < 0:
                 ends[1] = -1
+        parts = self._parts(value, divisor)
+        if parts is not None:
+            ends = [0, _smaller(ends[1], self._last_below(parts))]
         depends = self.depends(value, divisor)
         name = f"({self.text(value)} // {self.text(divisor)})"
 
@@ -328,12 +341,65 @@ class Terms:
         quotient = self.atom(("quotient", value, divisor), name, ends[0], ends[1], depends, facts)
         if number is not None:
             self._divided[next(iter(quotient.atoms))] = value, number
+            self._quotients.setdefault(value - value.constant_part, []).append((value.constant_part, number, quotient))
         rest = self.atom(("rest", value, divisor), "")
         # The remainder alone needs the definition, too.
         self.atoms[next(iter(rest.atoms))].facts = self.atoms[next(iter(quotient.atoms))].facts
         if number is None:
             self.divisions |= dict.fromkeys([*quotient.atoms, *rest.atoms], (value, divisor, rest))
+        if parts is not None:
+            self.below |= {next(iter(quotient.atoms)): parts, next(iter(rest.atoms)): divisor}
         return whole + quotient, rest
+
+    def _parts(self, index: Polynomial, divisor: Polynomial) -> Polynomial | None:
+        """Returns what a quotient is less than: of an index that is less than a multiple of the divisor, by how much it is.
+
+        If either of the two is not negative, both are 1 or more where there is an index at all.
+        """
+        bound = self.below.get(next(iter(index.atoms))) if len(index.atoms) == 1 else None
+        if bound is None or index != variable(next(iter(index.atoms))):
+            return None
+        parts = bound.exact_quotient(divisor)
+        is_known = parts is not None and (self.is_non_negative(divisor) or self.is_non_negative(parts))
+        return parts if is_known else None
+
+    def _last_below(self, bound: Polynomial) -> int | None:
+        """Returns the largest number that is less than a bound, as far as ranges say; 0 if there is none at all."""
+        _, most = self.range(bound)
+        return None if most is None else max(most - 1, 0)
+
+    def _reduced(self, value: Polynomial, number: int) -> tuple[Polynomial, Polynomial]:
+        """Returns (whole, rest): value = number * whole + rest, where coefficients of the rest are from 0 on.
+
+        Its constant is less if quotients by the number begin with 0 then: of n - 2 by 3 for n >= 2, where n + 1 has 1 at least.
+        """
+        whole, rest = value.split(number)
+        least, _ = self.range(rest)
+        if least is not None and least >= number:
+            whole, rest = whole + least // number, rest - least // number * number
+        return whole, rest
+
+    def _as_nested(self, value: Polynomial, number: int) -> tuple[Polynomial, Polynomial] | None:
+        """Returns the quotient and remainder by a number where a quotient by a part of that is known.
+
+        (n + 510) // 512 is (n // 2 + 255) // 256 beside n // 2: what n is does not matter any more.
+        """
+        given = value.constant_part
+        known = self._quotients.get(value - given, ())
+        if any(own == given and divisor == number for own, divisor, _ in known):  # one number has one atom
+            return None
+        parts = [each for each in known if number % each[1] == 0 and (given - each[0]) % each[1] == 0]
+        if not parts:
+            return None
+        own, divisor, quotient = parts[0]
+        inner, factor = quotient + (given - own) // divisor, number // divisor
+        self._nested.add((self._reduced(inner, factor)[1], factor))
+        found, _ = self.floor_parts(inner, constant(factor))
+        rest = self.atom(
+            ("rest", value, constant(number)), f"({self.text(value)} % {number})", 0, number - 1, self.depends(value),
+            lambda made: [equal(value, found * number + made)],
+        )  # fmt: skip
+        return found, rest
 
     def truncated_parts(self, value: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
         """Returns quotient and remainder of joinery's signed division: toward zero, x / 0 = 0 and x % 0 = x."""
@@ -359,6 +425,10 @@ class Terms:
         has_sign = self.is_non_negative(value) and self.is_non_negative(divisor)
         if has_sign:  # a divisor of 0 leaves 0, and the value as rest
             lowest = least = 0
+        parts = self._parts(value, divisor)
+        if parts is not None:
+            lowest, least = 0, 0
+            most = _smaller(most, self._last_below(parts))
 
         def facts(quotient: Polynomial) -> Sequence[Formula]:
             rest = self.atom(
@@ -382,6 +452,8 @@ class Terms:
         quotient = self.atom(key, f"div({names[0]}, {names[1]})", lowest, most, depends, facts)
         rest = self.atom(("truncated rest", value, divisor, has_sign), "")
         self.atoms[next(iter(rest.atoms))].facts = self.atoms[next(iter(quotient.atoms))].facts
+        if parts is not None:
+            self.below |= {next(iter(quotient.atoms)): parts, next(iter(rest.atoms)): divisor}
         self.divisions |= dict.fromkeys([*quotient.atoms, *rest.atoms], (value, divisor, rest))
         return quotient, rest
 
@@ -421,11 +493,24 @@ class Terms:
         left, right = sorted((left, right), key=lambda each: each.terms)
         ends = (_least(one, three), _smaller(two, four)) if is_least else (_larger(one, three), _most(two, four))
         relation = at_most if is_least else at_least
-        return self.atom(
+        found = self.atom(
             ("smaller" if is_least else "larger", left, right),
             f"{'min' if is_least else 'max'}({self.text(left)}, {self.text(right)})", *ends, self.depends(left, right),
             lambda made: (relation(made, left), relation(made, right), either(equal(made, left), equal(made, right))),
         )  # fmt: skip
+        self._extremes[next(iter(found.atoms))] = left, right, relation
+        return found
+
+    def same(self, left: Polynomial, right: Polynomial) -> Formula:
+        """Returns that two numbers are equal: of a maximum and one of what it is of, that this is not less than the other."""
+        difference = left - right
+        for atom in sorted(difference.atoms & self._extremes.keys()):
+            one, two, relation = self._extremes[atom]
+            times = difference.group(atom).number
+            for own, other in ((one, two), (two, one)):
+                if times is not None and difference == (variable(atom) - own) * times:
+                    return relation(own, other)
+        return equal(left, right)
 
     def unsigned(self, value: Polynomial, width: int) -> Polynomial:
         """Returns the number that the bits of a signed one are when they are read as unsigned."""

@@ -131,6 +131,21 @@ class Polynomial:
                 rest.append((monomial, left))
         return Polynomial._sorted(whole), Polynomial._sorted(rest)
 
+    def exact_quotient(self, divisor: Polynomial) -> Polynomial | None:
+        """Returns self / divisor if that is a polynomial with integer coefficients, else None."""
+        if not divisor.terms:
+            return None
+        lead, factor = max(divisor.terms, key=_degree_first)
+        quotient, rest = ZERO, self
+        while rest.terms:  # its largest monomial is less each time, in an order that products keep
+            monomial, times = max(rest.terms, key=_degree_first)
+            part = _without(monomial, lead)
+            if part is None or times % factor:
+                return None
+            step = Polynomial([(part, times // factor)])
+            quotient, rest = quotient + step, rest - step * divisor
+        return quotient
+
     def group(self, atom: int) -> Polynomial:
         """Returns what the atom is multiplied by, once, in the monomials that have it."""
         found: dict[Monomial, int] = {}
@@ -176,6 +191,20 @@ class Polynomial:
             parts.append(f"{'-' if factor < 0 else '+'} {'*'.join(factors)}")
         found = " ".join(parts) or "0"
         return found.removeprefix("+ ").replace("- ", "-", 1) if found.startswith("-") else found.removeprefix("+ ")
+
+
+def _degree_first(term: tuple[Monomial, int]) -> tuple[int, Monomial]:
+    return len(term[0]), term[0]
+
+
+def _without(monomial: Monomial, part: Monomial) -> Monomial | None:
+    """Returns a monomial divided by another one; None if it is no multiple of that."""
+    left = list(monomial)
+    for atom in part:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
 
 
 def constant(value: int) -> Polynomial:
