@@ -18,6 +18,7 @@ from ..preparation import Access
 from ..proof import NEVER, PROVEN, REFUTED, UNDER, UNKNOWN
 from ..world import Level
 from .locks import Lock, find_locks
+from .place_values import are_apart
 from .steps import are_one_program, is_one_lane
 
 MAX_PAIRS = 4000
@@ -169,7 +170,7 @@ class Races:
             unordered = [each for each in apart if each is not None]
             if are_one_program(world, one, two, level):
                 return True
-            return world.is_impossible(level, *claims.programs_meet(world, one, two, level), *unordered)
+            return are_apart(world, level, [*claims.programs_meet(world, one, two, level), *unordered])
 
         result = bounds.climb(pointer.base, holds, self._live(one, two), self._level(one, two))
         if result.verdict in SHOWN:
@@ -193,7 +194,7 @@ class Races:
         result = bounds.climb(
             pointer.base,
             lambda level: (
-                is_one_lane(world, access, level) or world.is_impossible(level, *claims.lanes_meet(world, access, level))
+                is_one_lane(world, access, level) or are_apart(world, level, claims.lanes_meet(world, access, level))
             ),
             self._live(access),
             self._level(access),
