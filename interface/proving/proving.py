@@ -12,6 +12,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from ... import __version__
+from ...lowering.prove.counters.guesses import with_contents
 from ...lowering.prove.guessing import Launch, guess, own_numbers
 from ...lowering.prove.launches import MAX_ELEMENTS, Confirm
 from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare, taken_names
@@ -231,6 +232,8 @@ class KernelProver:
                 return known, launch
             with own_frames():
                 found = guess(self._expanded(), launch, before)
+                contents = dict(set(launch.contents.items()).intersection(*[each.contents.items() for each in before]))
+                found = with_contents(self._expanded(), found, contents, DEFAULT_LIMIT)
         if not all(_describes(found, each) for each in (launch, *before)):
             raise InternalError(f"prove.like: the guess does not hold in the launch it was made from:\n{found}")
         if records is not None:
@@ -428,7 +431,9 @@ def _describes(specification: Specification, launch: Launch) -> bool:
             holds &= (low is None or low <= least) and (high is None or most <= high)
         else:
             holds &= launch.elements.get(name, 0) == 0
-    is_looked_at = not parsed.ordered("sorted") and not parsed.points() and not parsed.starts()
+    for name, size in parsed.starts().items():
+        holds &= launch.contents.get(name, (None, None)) == (evaluate(size, names),) * 2
+    is_looked_at = not parsed.ordered("sorted") and not parsed.points()
     return holds and is_looked_at and parsed.ordered("distinct") <= launch.distinct
 
 

@@ -18,6 +18,7 @@ from ...graph.ops.building import apply, cast
 from ...graph.ops.expansions import as_ordered, counting, first_in_blocks, first_sorted, one_by_one
 from ...graph.protocols import SymbolLike
 from ...graph.symbol import Symbol
+from ...graph.types import MAX_RANK
 from ...promotion.dtype import DType, float32, float64, int32, int64
 from ..target import MAX_SORTED_BYTES
 from ..tt.types import MAX_BLOCK_ELEMENTS
@@ -110,9 +111,10 @@ def sorted_in_memory(symbol: Symbol, x: SymbolLike) -> SymbolLike:
     extent = lines.shape[last]
     if symbol.op.name == "sort" and as_ordered(x).dtype is float32 and not _is_few(extent):
         all_ = positive_part(1 - extent // (_FEW + 1))  # or none
-        sides = apply("reshape", lines, shape=(1, *lines.shape))
-        parts = [_sorted_along(symbol, _slice(sides, 0, all_), last + 1, "sort_lines"),
-                 _sorted_along(symbol, _slice(sides, all_, 1), last + 1, "sort_lines", float64)]
+        outer = lines.shape[:-1] if last + 1 < MAX_RANK else (lines.shape[0] * lines.shape[1], *lines.shape[2:-1])
+        sides = apply("reshape", lines, shape=(1, *outer, extent))
+        parts = [_sorted_along(symbol, _slice(sides, 0, all_), len(outer) + 1, "sort_lines"),
+                 _sorted_along(symbol, _slice(sides, all_, 1), len(outer) + 1, "sort_lines", float64)]
         found = apply("reshape", apply("concat", *parts, axis=0), shape=lines.shape)
     else:
         found = _sorted_along(symbol, lines, last, "sort_lines")

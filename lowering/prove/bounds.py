@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from ..tt import types as t
 from . import claims
 from .evaluate.contexts import NotModelled, context
 from .evaluate.values import Pointer, Unknown
@@ -18,7 +19,7 @@ from .preparation import Access, PreparedFunction
 from .proof import NEVER, REFUTED, UNKNOWN
 from .specify import expressions
 from .specify.specification import ParsedSpecification, Specification
-from .terms.formulas import Formula, at_least
+from .terms.formulas import Formula, at_least, both, negated
 from .terms.polynomials import TooLarge
 from .terms.solver import Budget
 from .world import ALWAYS, BLOCK, Level, World
@@ -28,6 +29,8 @@ Live = Callable[[Level], Formula]
 
 _QUESTIONS = 20
 """Questions that take all steps that they may, before nothing more is asked."""
+_STEPS_AN_ACCESS = 75_000
+"""And what there is for each access besides, as thousands of easy ones take that."""
 _STEPS_A_CLAIM = 1500
 """What a claim counts at least: making its terms takes time, also where the solver is not asked."""
 _LIMITS = (
@@ -35,6 +38,8 @@ _LIMITS = (
     (1 << 15, "2**15"),
 )  # fmt: skip
 """What sizes are at most under conditions, the weakest first."""
+_OF_64_BITS = (1 << 48, "2**48")
+"""What they are at most where a kernel computes in 64 bits, before these."""
 _MAX_LOOSENED = 3
 """Conditions of a verdict of which weaker ones are tried: each takes making everything again."""
 _SHARE_OF_WEAKER = 40
@@ -68,11 +73,16 @@ class Bounds:
         self.prepared = prepared
         self.specification = specification
         self.launches = Launches(prepared, parsed, confirm, self.array)
-        self.world = World(prepared, parsed, Budget(limit, _QUESTIONS * limit))
+        steps = _QUESTIONS * limit + len(prepared.accesses) * min(limit, _STEPS_AN_ACCESS)
+        self.world = World(prepared, parsed, Budget(limit, steps))
         self._bounds: dict[Access, Found] = {}
         self._pointers: dict[Access, Pointer | Unknown] = {}
         self._levels: dict[int | None, list[Level]] = {}
+        self._needed: dict[Level, Level] = {}
         self._executed: dict[tuple[Level, Formula], bool] = {}
+        types = [each.type for op in prepared.function.walk() for each in (*op.results, *op.operands)]
+        has_64_bits = any(t.is_integer(each) and t.bit_width(each) > 32 for each in types)
+        self._limits = (_OF_64_BITS, *_LIMITS) if has_64_bits else _LIMITS
         self._for_weaker = _QUESTIONS * limit // _SHARE_OF_WEAKER
         self._for_launches = Budget(limit, _QUESTIONS * limit // _SHARE_OF_LAUNCHES)
         self.examples: list[dict[str, int]] = []
@@ -147,6 +157,8 @@ class Bounds:
             (text, axis) for text, axis in zip(self.specification.grid, world.grid, strict=True) if axis.number is None
         ]  # fmt: skip
         bounds = [(own, *_LIMITS[0]), (extents, *_LIMITS[0]), *[(sizes, *each) for each in _LIMITS[1:]]]
+        if self._limits[0] == _OF_64_BITS:
+            bounds.insert(0, (sizes, *_OF_64_BITS))
         found: list[Level] = []
         for parts, limit, text in bounds:
             limited = [
@@ -234,7 +246,7 @@ class Bounds:
         if not levels or not holds(levels[-1]):
             return Found(UNKNOWN)
         first = next(at for at, each in enumerate(levels) if each == levels[-1] or holds(each))
-        level = self._loosened(self._shortened(levels[first], holds, least), holds, least)
+        level = self._loosened(self._alone(self._shortened(levels[first], holds, least), holds, least), holds, least)
         if all(self.is_executed(each, level) for each in live):
             return shown(level)
         for each in levels[first:]:  # what leaves nothing is not needed, perhaps, and was kept in place of other conditions
@@ -265,13 +277,37 @@ class Bounds:
                 level = fewer
         return level
 
+    def needed(self, level: Level) -> Level:
+        """Returns conditions without those that follow from others."""
+        found = self._needed.get(level)
+        if found is None:
+            found = level
+            for text in reversed(level) if len(level) > 1 else ():
+                fewer = tuple([each for each in found if each != text])
+                formulas = [*self.world.base, *self.world.level(fewer), negated(both(*self.world.level((text,))))]
+                if fewer and self.world.solver.is_impossible(*formulas):
+                    found = fewer
+            self._needed[level] = found
+        return found
+
+    def _alone(self, level: Level, holds: Callable[[Level], bool], least: Level) -> Level:
+        """Returns conditions with one on a single size in place of one on a product that it is in, if that does."""
+        own = [text for text in level if text not in least]
+        if len(own) == 1:
+            name, _, most = own[0].rpartition(" <= ")
+            for size in expressions.names_in(expressions.parse_size(name, "a size")) if "*" in name else ():
+                fewer = joined(least, (f"{size} <= {most}",))
+                if size != name and fewer != level and holds(fewer):
+                    return fewer
+        return level
+
     def _loosened(self, level: Level, holds: Callable[[Level], bool], least: Level) -> Level:
         """Returns conditions of which single ones are weaker, as far as a claim holds with them."""
         own = [text for text in level if text not in least]
         budget = self.world.solver.budget
         for text in own if len(own) <= _MAX_LOOSENED else ():
             name, _, most = text.rpartition(" <= ")
-            texts = [each for _, each in _LIMITS]
+            texts = [each for _, each in self._limits]
             for weaker in reversed(texts[: texts.index(most)] if most in texts else texts):
                 others = tuple([each for each in level if each != text])
                 tried = joined(least, (*others, f"{name} <= {weaker}"))

@@ -56,7 +56,7 @@ class Counterexample:
     Attributes:
         sizes: the numbers of the launch by name: parameters, and symbols of the specification.
         grid: the numbers of programs.
-        contents: by array of integers, the value that all its elements had.
+        contents: by array of integers, the value that all its elements had. Arrays of floats held 0, 1, 2 and so on.
         finding: what was found.
     """
 

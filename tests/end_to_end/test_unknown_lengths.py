@@ -228,3 +228,15 @@ def test_columns_side_by_side(dtype: str) -> None:
         assert np.array_equal(largest, np.argmax(x_, 0)), shape
         assert np.array_equal(smallest, np.argmin(x_, 0)), shape
         assert np.array_equal(ones, np.ones(shape)), shape
+
+
+@pytest.mark.parametrize("axis", [0, 62, 63])
+def test_sorts_of_the_most_axes(axis: int) -> None:
+    """Lines are chosen along one more axis, for which there is no room beside 64."""
+    shape: list[Any] = [1] * 64
+    shape[axis] = jn.dim("n")
+    graph = jn.Graph("sorted", inputs=[jn.TensorType("float32", tuple(shape), name="x")])
+    (x,) = graph.inputs
+    graph.output(jn.sort(x, axis=axis))
+    values = np.random.default_rng(0).standard_normal([50 if at == axis else 1 for at in range(64)]).astype(np.float32)
+    assert np.array_equal(jn.compile(graph, device="cpu")(values), np.sort(values.reshape(-1)).reshape(values.shape))

@@ -1,8 +1,8 @@
 """Splits an equation of two offsets into one for each axis, as numbers are compared digit by digit.
 
 Where the columns of two elements differ by less than the width of a row, `width * (row - row') + (column - column') = 0` is
-`row = row'` and `column = column'`: a multiple of the width that is less than it is 0. A solver of linear arithmetic takes products of
-three sizes for variables, and does not see that.
+`row = row'` and `column = column'`: a multiple of the width that is less than it is 0. A solver of linear arithmetic takes each
+product of sizes for a variable, and does not see that.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Races:
         for access, found in self._found.items():
             level = of_all if access.writes else joined(own[access], of_writes)
             if is_written and level and found.verdict in (PROVEN, UNDER):
-                self._found[access] = shown(joined(found.level, level))
+                self._found[access] = shown(self._bounds.needed(joined(found.level, level)))
 
     def _worsen(self, access: Access, result: Found) -> None:
         self._found[access] = worse(self._found[access], result)

@@ -341,7 +341,8 @@ class Terms:
         quotient = self.atom(("quotient", value, divisor), name, ends[0], ends[1], depends, facts)
         if number is not None:
             self._divided[next(iter(quotient.atoms))] = value, number
-            self._quotients.setdefault(value - value.constant_part, []).append((value.constant_part, number, quotient))
+            known = self._quotients.setdefault(value - value.constant_part, [])
+            known += [each for each in [(value.constant_part, number, quotient)] if each not in known]
         rest = self.atom(("rest", value, divisor), "")
         # The remainder alone needs the definition, too.
         self.atoms[next(iter(rest.atoms))].facts = self.atoms[next(iter(quotient.atoms))].facts

@@ -150,3 +150,63 @@ tt.func public @k(%x: !tt.ptr<f32>, %o: !tt.ptr<f32>, %n: i32) {
     )
     proof = kernel.prove(["n >= 1"], {"x": "n", "o": "n"}, "cdiv(n, 3840)", ("bounds", "races"))
     assert {each.verdict for each in proof.accesses} == {"proven under"}, proof
+
+
+def _rows(index: str) -> jn.kernel.Kernel:
+    return jn.kernel.from_triton_c(f"""
+__global__ void rows(float *y, int rows, int cols) {{
+  {index} r = get_program_id(0);
+  int j[128] = 0 ... 128;
+  for (int k = 0; k < cols; k += 128) *?(k + j < cols)(y + r*cols + k + j) = 1;
+}}""")
+
+
+@pytest.mark.parametrize(("index", "condition"), [("int", "rows*cols <= 2**31 - 2**16"), ("long", "cols <= 2**31 - 2**16")])
+def test_a_bound_of_one_size_takes_the_place_of_one_of_a_product(index: str, condition: str) -> None:
+    """Where offsets have 64 bits only the counter of the loop wraps."""
+    proof = _rows(index).prove(["cols >= 1"], {"y": "rows*cols"}, "rows", ("bounds", "races"))
+    assert {each.condition for each in proof.accesses} == {(condition,)}
+    assert proof.verdict("races") == proof.verdict("bounds") == "proven under"
+
+
+def test_conditions_of_kernels_with_64_bits_begin_there() -> None:
+    kernel = jn.kernel.from_triton_c("""
+__global__ void strided(float *y, int n, long s) {
+  int i[128] = get_program_id(0)*128 + 0 ... 128;
+  *?(i < n)(y + (long[128])i*s) = 1;
+}""")
+    proof = kernel.prove(["n >= 1", "s >= 1", "n <= 2**10"], {"y": "(n-1)*s+1"}, "cdiv(n,128)", ("overflow",))
+    assert [(each.verdict, each.condition) for each in proof.accesses] == [("proven under", ("s <= 2**48",))]
+
+
+def test_conditions_that_follow_from_others_are_left_out() -> None:
+    """Races need that both arrays are small enough, and one has twice the elements of the other one."""
+    kernel = jn.kernel.from_triton_c("""
+__global__ void spread(float *x, float *y, int m, int n) {
+  int p = get_program_id(0);
+  int j[64] = get_program_id(1)*64 + 0 ... 64;
+  *?(j < n)(y + p*n + j) = *?(j < n)(x + 2*(p*n + j));
+}""")
+    proof = kernel.prove(["n >= 1", "m >= 1"], {"x": "2*m*n", "y": "m*n"}, ("m", "cdiv(n, 64)"), ("bounds", "races"))
+    conditions = {prop: {each.condition for each in proof.accesses if each.prop == prop} for prop in ("bounds", "races")}
+    assert conditions["bounds"] == {("2*m*n <= 2**31 - 1",), ("m*n <= 2**31 - 1",)}
+    assert conditions["races"] == {("2*m*n <= 2**31 - 1",)}
+
+
+def test_many_easy_accesses_are_all_proven() -> None:
+    """Each has steps of its own beside those of the proof, which so many would take."""
+    count = 500
+    lines = [f"  %c{i} = arith.constant {i} : i32\n  %o{i} = arith.addi %p, %c{i} : i32\n  %a{i} = tt.addptr %x, %o{i} : "
+             f"!tt.ptr<f32>, i32\n  tt.store %a{i}, %z, %in : !tt.ptr<f32>" for i in range(count)]  # fmt: skip
+    body = "\n".join(lines)
+    kernel = jn.kernel.from_ttir(f"""tt.func public @many(%x: !tt.ptr<f32>, %n: i32) {{
+  %z = arith.constant 0.0 : f32
+  %p = tt.get_program_id x : i32
+  %in = arith.cmpi slt, %p, %n : i32
+{body}
+  tt.return
+}}""")
+    proof = kernel.prove(["n >= 1", "n <= 2**20"], {"x": f"n + {count - 1}"}, "n", ("bounds",), limit=400_000)
+    assert {each.verdict for each in proof.accesses} == {"proven"}
+    proof = kernel.prove(["n >= 1", "n <= 2**20"], {"x": f"n + {count - 1}"}, "n", ("bounds",), limit=1000)
+    assert proof.verdict("bounds") == "unknown"

@@ -15,6 +15,7 @@ from joinery.lowering.prove.terms.formulas import (
     Formula,
     at_least,
     at_most,
+    both,
     equal,
     holds,
     less,
@@ -22,6 +23,7 @@ from joinery.lowering.prove.terms.formulas import (
     polynomials_of,
 )
 from joinery.lowering.prove.terms.lemmas import MAX_PAIRS, products_in
+from joinery.lowering.prove.terms.models import Model, Models
 from joinery.lowering.prove.terms.polynomials import ONE, Polynomial
 from joinery.lowering.prove.terms.solver import DEFAULT_LIMIT, Budget, Solver
 
@@ -84,10 +86,31 @@ def test_numbers_of_another_question_answer_those_that_they_satisfy() -> None:
     assert solver.budget.left < left
     assert solver.is_impossible(at_most(n, -1), at_least(m, 3), at_least(n * m, 1 << 31))
     assert not solver.is_impossible(at_least(n, 1 << 40), at_least(n * m, 1 << 31))
-    flag = Flag(terms.flag("flag", "flag"))
+    flag, other = Flag(terms.flag("flag", "flag")), Flag(terms.flag("other", "other"))
     assert not solver.is_impossible(flag, at_least(n, 7))
     assert solver.is_impossible(negated(flag), flag, at_least(n, 7))
     assert not solver.is_impossible(negated(flag), at_least(n, 7))
+    assert solver.is_impossible(flag, other, negated(both(flag, other)), at_least(n, 7))
+    few = terms.atom("few", "few", 0, 3)
+    assert not solver.is_impossible(at_least(n, few), at_least(n, 1000))
+    assert solver.is_impossible(at_least(few, n), at_least(n, 1000))
+
+
+def test_numbers_beyond_the_range_of_a_product_are_no_answer() -> None:
+    """A product is a variable of its own, whose range a question without it does not know."""
+    terms = Terms()
+    n, m = terms.atom("n", "n", 0, 9), terms.atom("m", "m", 0, 9)
+    flag = Flag(terms.flag("flag", "flag"))
+    models = Models()
+    ranges = {(atom,): (0, 9) for each in (n, m) for atom in each.atoms}
+    numbers = {key: 5 for key in ranges}
+    product_of = tuple(sorted(atom for each in (n, m) for atom in each.atoms))
+    models.add(at_least(n, 3), Model(numbers | {product_of: 99}, frozenset()))
+    assert [each[product_of] for each in models.satisfying(at_least(n, 3), [at_least(n * m, 90)], ranges)] == [99]
+    assert not list(models.satisfying(at_least(n, 3), [at_least(n * m, 90)], ranges | {product_of: (0, 81)}))
+    assert not list(models.satisfying(at_least(n, 3), [at_least(n, 6)], ranges))
+    assert not list(models.satisfying(at_least(n, 3), [flag], ranges))
+    assert list(models.satisfying(at_least(n, 3), [negated(flag)], ranges))
 
 
 @pytest.mark.parametrize("seed", range(4))
