@@ -58,7 +58,8 @@ def add_prove(add: Add) -> None:
     parser.add_argument("--kernel", dest="other", metavar="FILE", help="with --verify: the same as FILE")
     parser.add_argument(
         "--limit", type=int, metavar="STEPS",
-        help="most steps of the solver for one question; a proof has 20 times as many, and some for each access; with --verify",
+        help="most steps of the solver for one question, of which a proof has 20 times as many, and some for each access; with "
+        "--verify the most that the proof may ask for",
     )  # fmt: skip
     parser.add_argument(
         "--cache", action="store_true", help="take what was proven before from the user's cache, and keep what is proven there"

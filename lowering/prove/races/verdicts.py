@@ -17,8 +17,8 @@ from ..found import SHOWN, Found, joined, shown, worse
 from ..preparation import Access
 from ..proof import NEVER, PROVEN, REFUTED, UNDER, UNKNOWN
 from ..world import Level
+from .axes import are_apart
 from .locks import Lock, find_locks
-from .place_values import are_apart
 from .steps import are_one_program, is_one_lane
 
 MAX_PAIRS = 4000

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("z3")
 
-from joinery.lowering.prove.races.place_values import _parts
+from joinery.lowering.prove.races.axes import _parts
 from joinery.lowering.prove.terms.atoms import Terms
 from joinery.lowering.prove.terms.formulas import at_least, equal, holds, less
 from joinery.lowering.prove.terms.solver import DEFAULT_LIMIT, Budget, Solver
