@@ -136,7 +136,7 @@ class _Maker(Writer):
     def looped(self, kind: str, starts: list[str]) -> list[str]:
         """A loop with carried numbers. Returns what it leaves."""
         rng, tag, count = self.rng, self.fresh(), len(starts)
-        self.starts = starts
+        around, self.starts = self.starts, starts  # where this loop ends, what others begin with is not to be seen
         names = [f"%a{each}{tag}" for each in range(count)]
         types = ", ".join([kind] * count)
         pairs = ", ".join([f"{name} = {start}" for name, start in zip(names, starts, strict=True)])
@@ -160,6 +160,7 @@ class _Maker(Writer):
             self.emit(f"scf.condition({goes}) {', '.join(names)}, %c{tag} : {types}, i32")
             self.depth -= 1
             self.emit("} do {")
+            self.scope = {own: list(known) for own, known in outer.items()}
             self.emit(f"^bb0({', '.join([f'%b{each}{tag}: {kind}' for each in range(count)])}, %d{tag}: i32):")
             self.depth += 1
             following = self.body([f"%b{each}{tag}" for each in range(count)], kind)
@@ -168,7 +169,7 @@ class _Maker(Writer):
         else:
             following = self.body(names, kind)
             self.emit(f"scf.yield {', '.join(following)} : {types}")
-        self.scope = outer
+        self.scope, self.starts = outer, around
         self.depth -= 1
         self.emit("}")
         return [f"%{tag}#{each}" for each in range(count)]
