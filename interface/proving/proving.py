@@ -185,7 +185,7 @@ class KernelProver:
         """Return whether a specification, as that of a proof, is about a launch: what is proven holds in it.
 
         A launch whose arrays have more elements than the specification says is one of it, and one that breaks a promise of the
-        text (`tt.divisibility`) is none. Orders of elements and what arrays hold at first are not looked at, so a
+        text (`tt.divisibility`) is none. Orders of elements and addresses that they hold are not looked at, so a
         specification that assumes any describes no launch here, `distinct` aside.
 
         Raises `UserError` for a specification that cannot be read, or with names that stand for any number, and for anything
@@ -423,6 +423,7 @@ def _describes(specification: Specification, launch: Launch) -> bool:
     holds = all(evaluate(extent, names) <= launch.elements.get(name, 0) for name, extent in parsed.extents.items())
     try:
         ranges = parsed.ranges_of_contents(names)
+        starts = {name: evaluate(size, names) for name, size in parsed.starts().items()}
     except ZeroDivisionError:
         return False
     for name, (low, high) in ranges.items():
@@ -431,8 +432,8 @@ def _describes(specification: Specification, launch: Launch) -> bool:
             holds &= (low is None or low <= least) and (high is None or most <= high)
         else:
             holds &= launch.elements.get(name, 0) == 0
-    for name, size in parsed.starts().items():
-        holds &= launch.contents.get(name, (None, None)) == (evaluate(size, names),) * 2
+    for name, start in starts.items():
+        holds &= launch.contents.get(name) == (start, start)
     is_looked_at = not parsed.ordered("sorted") and not parsed.points()
     return holds and is_looked_at and parsed.ordered("distinct") <= launch.distinct
 

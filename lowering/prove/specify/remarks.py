@@ -105,7 +105,8 @@ def doubts(
         if isinstance(assumption, Ordered):
             found.append(f"assume: {text}: it is so in the launch, and no launch checks it")
         elif arrays:
-            shown = [f"the launch's {name} has {low} to {high}" for name in arrays for low, high in [contents[name]]]
+            ends = [(name, *contents[name]) for name in arrays]
+            shown = [f"the launch's {name} has {low}" + (f" to {high}" if low < high else "") for name, low, high in ends]
             found.append(f"assume: {text}: {' and '.join(shown)}, and no launch checks it")
     return tuple(found)
 

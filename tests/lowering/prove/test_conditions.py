@@ -7,6 +7,11 @@ import pytest
 
 pytest.importorskip("z3")
 
+from joinery.lowering.prove.bounds import Bounds
+from joinery.lowering.prove.preparation import prepare
+from joinery.lowering.prove.specify.specification import Specification
+from joinery.lowering.prove.terms.solver import DEFAULT_LIMIT
+
 _LIMIT = 1 << 24
 _NOTHING = "no launch was found in which that and the assumptions hold and it is executed"
 
@@ -177,6 +182,14 @@ __global__ void strided(float *y, int n, long s) {
 }""")
     proof = kernel.prove(["n >= 1", "s >= 1", "n <= 2**10"], {"y": "(n-1)*s+1"}, "cdiv(n,128)", ("overflow",))
     assert [(each.verdict, each.condition) for each in proof.accesses] == [("proven under", ("s <= 2**48",))]
+
+
+@pytest.mark.parametrize(("index", "has"), [("int", False), ("long", True)])
+def test_conditions_of_kernels_with_32_bits_do_not(index: str, has: bool) -> None:
+    """Products of their numbers have 62 bits, of which offsets of 32 bits know nothing."""
+    specification = Specification.of(["cols >= 1"], {"y": "rows*cols"}, "rows")
+    bounds = Bounds(prepare(_rows(index)._function), specification, specification.parsed(), None, DEFAULT_LIMIT)
+    assert any("2**48" in text for level in bounds.levels(0) for text in level) is has
 
 
 def test_conditions_that_follow_from_others_are_left_out() -> None:

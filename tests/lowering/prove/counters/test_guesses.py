@@ -42,6 +42,11 @@ def test_a_lock_that_holds_something_else_is_none(held: int) -> None:
     assert proof.verdict("races") != "proven"
 
 
+def test_a_counter_that_holds_two_numbers_begins_with_none() -> None:
+    proof = proof_of("compact_positive", counter=np.array([0, 1], np.int32))
+    assert not any("counter" in each for each in proof.specification.assume)
+
+
 def test_several_launches_must_hold_the_same() -> None:
     """A counter that begins with another number in one of them is not said to begin with any."""
     case, kernel = Case("compact_positive"), read("compact_positive")
@@ -51,6 +56,8 @@ def test_several_launches_must_hold_the_same() -> None:
     others = [np.full_like(arg, 1) if own == "counter" else arg for own, arg in zip(names, args, strict=True)]
     assert kernel.prove.specification(grid, *others).assume == ("n >= 1",)  # elements from the second on do not fit
     both = kernel.prove.specification(grid, *others, before=[kernel.prove.launch(grid, *args)])
+    assert not any("counter" in each for each in both.assume)
+    both = kernel.prove.specification(grid, *args, before=[kernel.prove.launch(grid, *others)])
     assert not any("counter" in each for each in both.assume)
     assert kernel.prove.describes(kernel.prove.specification(grid, *args), kernel.prove.launch(grid, *args))
     assert not kernel.prove.describes(kernel.prove.specification(grid, *args), kernel.prove.launch(grid, *others))

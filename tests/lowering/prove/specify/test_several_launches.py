@@ -184,5 +184,15 @@ def test_what_is_no_launch_of_the_kernel_is_refused() -> None:
 def test_a_size_that_a_launch_divides_by_may_be_0() -> None:
     prove = jn.kernel.from_ttir(TAKE).prove
     launch = prove.launch(0, *gathered(0, [], 0, 0))
-    for extents, assume in (((("x", "cdiv(n, m) * m"),), ()), ((), ("0 <= at[:] < n // m",))):
+    said = ("0 <= at[:] < n // m", "at_launch(at[:]) == n // m")
+    for extents, assume in (((("x", "cdiv(n, m) * m"),), ()), *[((), (each,)) for each in said]):
         assert not prove.describes(Specification(assume, extents, ("cdiv(n, m)", "1", "1")), launch)
+
+
+def test_a_launch_is_one_of_a_specification_that_says_what_it_holds_at_first() -> None:
+    """All elements are that number: neither the least nor the largest one is another."""
+    prove = jn.kernel.from_ttir(TAKE).prove
+    for held, is_one in (([2, 2], True), ([2, 3], False), ([1, 2], False), ([3, 3], False)):
+        launch = prove.launch(2, *gathered(4, held, 4, 2))
+        said = Specification(("at_launch(at[:]) == 2",), (), ("cdiv(n, m)", "1", "1"))
+        assert prove.describes(said, launch) is is_one
