@@ -297,26 +297,30 @@ class Bounds:
             name, _, most = own[0].rpartition(" <= ")
             for size in expressions.names_in(expressions.parse_size(name, "a size")) if "*" in name else ():
                 fewer = joined(least, (f"{size} <= {most}",))
-                if size != name and fewer != level and holds(fewer):
+                if size != name and fewer != level and self._holds_weaker(holds, fewer):
                     return fewer
         return level
+
+    def _holds_weaker(self, holds: Callable[[Level], bool], level: Level) -> bool:
+        """Returns whether a claim holds under weaker conditions; False where the steps for that are taken."""
+        if self._for_weaker <= 0:
+            return False
+        budget = self.world.solver.budget
+        before = budget.left
+        found = holds(level)
+        self._for_weaker -= before - budget.left
+        return found
 
     def _loosened(self, level: Level, holds: Callable[[Level], bool], least: Level) -> Level:
         """Returns conditions of which single ones are weaker, as far as a claim holds with them."""
         own = [text for text in level if text not in least]
-        budget = self.world.solver.budget
         for text in own if len(own) <= _MAX_LOOSENED else ():
             name, _, most = text.rpartition(" <= ")
             texts = [each for _, each in self._limits]
             for weaker in reversed(texts[: texts.index(most)] if most in texts else texts):
                 others = tuple([each for each in level if each != text])
                 tried = joined(least, (*others, f"{name} <= {weaker}"))
-                if tried == level or self._for_weaker <= 0:
-                    break
-                before = budget.left
-                is_enough = holds(tried)
-                self._for_weaker -= before - budget.left
-                if not is_enough:
+                if tried == level or not self._holds_weaker(holds, tried):
                     break
                 level, text = tried, f"{name} <= {weaker}"
         return level
