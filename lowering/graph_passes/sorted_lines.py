@@ -111,6 +111,7 @@ def sorted_in_memory(symbol: Symbol, x: SymbolLike) -> SymbolLike:
     extent = lines.shape[last]
     if symbol.op.name == "sort" and as_ordered(x).dtype is float32 and not _is_few(extent):
         all_ = positive_part(1 - extent // (_FEW + 1))  # or none
+        # where there is no room for one more axis, the first two become one
         outer = lines.shape[:-1] if last + 1 < MAX_RANK else (lines.shape[0] * lines.shape[1], *lines.shape[2:-1])
         sides = apply("reshape", lines, shape=(1, *outer, extent))
         parts = [_sorted_along(symbol, _slice(sides, 0, all_), len(outer) + 1, "sort_lines"),

@@ -28,13 +28,12 @@ def with_contents(
         contents: by array of integers, its least and largest element in the launch.
         limit: the most steps for one question.
     """
-    for name in _counting(prepared):
-        if name not in contents:
-            continue
+    names = [name for name in _counting(prepared) if name in contents]
+    least = _proven(prepared, specification, limit) if names else None
+    for name in names:
         low, high = contents[name]
         texts = [f"at_launch({name}[:]) == {low}"] if low == high else []
         texts += [f"0 <= {name}[:] <= 1"] if 0 <= low <= high <= 1 else []
-        least = _proven(prepared, specification, limit)
         for text in texts:
             tried = replace(specification, assume=(*specification.assume, text))
             if least is not None and (found := _proven(prepared, tried, limit) or 0) > least:

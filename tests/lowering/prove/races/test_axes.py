@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from random import Random
 from types import SimpleNamespace
+from typing import cast
 
 import joinery as jn
 import pytest
@@ -16,6 +17,7 @@ from joinery.lowering.prove.races.axes import _parts
 from joinery.lowering.prove.terms.atoms import Terms
 from joinery.lowering.prove.terms.formulas import at_least, equal, holds, less
 from joinery.lowering.prove.terms.solver import DEFAULT_LIMIT, Budget, Solver
+from joinery.lowering.prove.world import World
 
 from ....support.proving.launches import PROVED
 
@@ -63,7 +65,7 @@ def test_what_follows_from_an_equation_holds_wherever_it_does(seed: int) -> None
     found = 0
     for _ in range(15):
         terms = Terms()
-        world = SimpleNamespace(terms=terms, solver=Solver(terms, Budget(DEFAULT_LIMIT, 10**9)))
+        world = cast(World, SimpleNamespace(terms=terms, solver=Solver(terms, Budget(DEFAULT_LIMIT, 10**9))))
         n, m = terms.atom("n", "n", -3, 3), terms.atom("m", "m", -3, 3)
         x, y, z = (terms.atom(name, name, -3, 3, ("program",)) for name in "xyz")
         width = random.choice((n, m, n + 1))
@@ -72,7 +74,7 @@ def test_what_follows_from_an_equation_holds_wherever_it_does(seed: int) -> None
         formulas += [less(each, random.choice((width, m, n))) for each in random.sample((y, z), 2)]
         formulas += [at_least(random.choice((y, z)), random.choice((0, -1)))] * random.randrange(2)
         formulas += [at_least(each + random.choice((n, m)), 1) for each in (y, z) if random.random() < 0.7]
-        parts = _parts(world, formulas)  # type: ignore[arg-type]
+        parts = _parts(world, formulas)
         found += bool(parts)
         atoms = [next(iter(each.atoms)) for each in (n, m, x, y, z)]
         for numbers in product(range(-3, 4), repeat=5):
