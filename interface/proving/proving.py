@@ -313,6 +313,7 @@ class KernelProver:
             raise UserError(f"prove: properties={properties!r}: nothing would be proven; fix: some of {PROPERTIES}")
         if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit < 1 << 32:
             raise UserError(f"prove: limit={limit!r}: expected a number of steps from 1 to 2**32 - 1")
+        properties = tuple(dict.fromkeys(properties))
         store = cache_of(cache)
         records = None if store is None else self._records(store)
         proof = None if records is None else records.proof(specification, properties, limit)

@@ -49,7 +49,8 @@ class Specification:
         """Makes a specification of what users give. taken: names of parameters. Raises `UserError` for anything else."""
         if isinstance(assume, str):
             assume = [assume]
-        if not isinstance(assume, Iterable) or not all(isinstance(each, str) for each in assume):
+        texts = tuple(assume) if isinstance(assume, Iterable) and not isinstance(assume, bytes | bytearray) else (None,)
+        if not all(isinstance(each, str) for each in texts):
             raise UserError(f"prove: assume={assume!r}: expected texts, as in assume=['n >= 1']")
         if not isinstance(extents, Mapping) or not all(isinstance(name, str) for name in extents):
             raise UserError(f"prove: extents={extents!r}: expected sizes by parameter, as in extents={{'x': 'n'}}")
@@ -62,13 +63,12 @@ class Specification:
         elif isinstance(grid, str | int):
             axes = (grid,)
         else:
-            axes = tuple(grid) if isinstance(grid, Sequence) else ()
+            axes = tuple(grid) if isinstance(grid, Sequence) and not isinstance(grid, bytes | bytearray | memoryview) else ()
         if not 1 <= len(axes) <= 3 or any(isinstance(each, bool) or not isinstance(each, str | int) for each in axes):
             raise UserError(f"prove: grid={grid!r}: expected one to three sizes, as in grid=('cdiv(n, 32)', 'm')")
-        texts = [str(axis) for axis in axes]
-        x, y, z = [_one_line(each) for each in (*texts, "1", "1", "1")[:3]]
+        x, y, z = [_one_line(str(each)) for each in (*axes, "1", "1", "1")[:3]]
         sizes = [(name, _one_line(str(size))) for name, size in extents.items()]
-        return Specification(tuple(map(_one_line, assume)), tuple(sizes), (x, y, z))
+        return Specification(tuple([_one_line(str(text)) for text in texts]), tuple(sizes), (x, y, z))
 
     def parsed(self) -> ParsedSpecification:
         """Parses all expressions. Raises `UserError`."""

@@ -88,6 +88,8 @@ def test_no_line_of_a_specification_passes_for_one_of_a_proof(end: str) -> None:
         ({"extents": {"y": "n"}}, "no array 'y'; arrays: x"),
         ({"assume": ["n"]}, "it compares nothing"),
         ({"assume": [3]}, "expected texts"),
+        ({"assume": b"n >= 1"}, "expected texts"),
+        ({"grid": b"n"}, "expected one to three sizes"),
         ({"extents": [("x", "n")]}, "expected sizes by parameter"),
         ({"grid": ("1", "1", "1", "1")}, "expected one to three sizes"),
         ({"grid": "n // k"}, "which may be 0 or less; fix: assume 'k >= 1'"),
@@ -101,6 +103,13 @@ def test_what_a_specification_cannot_be(arguments: dict[str, Any], message: str)
     with pytest.raises(jn.UserError) as caught:
         kernel().prove(**arguments)
     assert message in str(caught.value)
+
+
+def test_assumptions_are_read_once() -> None:
+    """An iterator is empty after that."""
+    proof = kernel().prove(iter(["n >= 1"]), {"x": "n"}, properties=("bounds", "bounds"))
+    assert proof.specification.assume == ("n >= 1",)
+    assert proof.properties == ("bounds",)
 
 
 @pytest.mark.parametrize("name", ["Initialised", "Bounds", "speed"])
