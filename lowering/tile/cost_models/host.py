@@ -123,6 +123,8 @@ def _default(nest: Nest, limits: HostLimits, panel: int | None) -> Schedule:
         case _:
             blocks = _attention_blocks(nest, limits)
     traffic = bytes_read(nest) + bytes_written(nest)
+    if type(traffic) is int and template == "map":
+        traffic *= _share(nest)
     apart = template == "map" and _transposed_copy(nest) is not None
     least = _least_streaming(limits) if apart else limits.l3_bytes
     streaming = template in ("map", "row", "scan") and type(traffic) is int and traffic > least
@@ -152,6 +154,13 @@ def _transposed_copy(nest: Nest) -> tuple[int, int] | None:
     inner = inner_axis(nest)
     partner = transposed_axis(nest, inner, 1)
     return None if partner is None or nest.stores[0].at.coefficient(inner) != 1 else (partner, inner)
+
+
+def _share(nest: Nest) -> int:
+    """Returns how many kernels like this one fill the memory that it stores to, which stays in caches as a whole or does not."""
+    whole = sum(prod(sizes) for store in nest.stores if (sizes := [n for n in store.buffer.shape if type(n) is int]))
+    own = sum(prod([n for axis in nest.body[store.value].axes if type(n := nest.axes[axis].extent) is int]) for store in nest.stores)
+    return max(1, whole // max(1, own))
 
 
 def _least_streaming(limits: HostLimits) -> int:

@@ -48,6 +48,7 @@ from .interleaved import interleaved
 from .invariants import spread
 from .lane_masks import only_first_lane
 from .nontemporal_stores import lies_along, reads_scratch, to_line
+from .short_rows import short_rows
 from .unroll_and_jam import jammed
 from .vector_loop import vector_loop
 
@@ -369,6 +370,8 @@ class LoopNests:
             with ExitStack() as stack:
                 planes.store(self.outer(stack, pointers.shape, planes.dims, bounds, planes.nodes), n)
             return
+        if not rest and self._store_short_rows(pointers, value, bounds, streaming):
+            return
         if not bounds and pointers.rest is None and self._store_flat(pointers, value, mask, streaming):
             return
         nodes = [value, *rest]
@@ -436,6 +439,19 @@ class LoopNests:
         if not above:
             return True  # a row by itself, which the next program goes on with
         return self.ev.is_affine(pointers, above[-1]) and 0 < stride_of(pointers, above[-1]) <= extent  # masks end rows earlier
+
+    def _store_short_rows(self, pointers: Pointers, value: Node, bounds: Sequence[Bound], streaming: bool) -> bool:
+        n = self._vector([value])
+        if short_rows(self.ev, pointers, value, bounds, n) is None or self.reused_values([value], pointers.shape):
+            return False
+        self.materialize_operands([value])
+        rows = short_rows(self.ev, pointers, value, bounds, self._vector([value]))
+        if rows is None:
+            return False
+        self.ev.prefetching, rows.past = set(), streaming
+        with ExitStack() as stack:
+            rows.store(self.outer(stack, pointers.shape, rows.dims, bounds, rows.nodes))
+        return True
 
     def _store_flat(self, pointers: Pointers, value: Node, mask: Node | None, streaming: bool) -> bool:
         flat = self.flattened(pointers.shape, [value] if mask is None else [value, mask])

@@ -1,0 +1,443 @@
+"""Stores blocks whose rows are shorter than a vector and follow one another: whole vectors of several rows.
+
+    row, column   0 0  0 1  0 2  1 0  1 1  1 2  2 0  2 1  │  2 2  3 0 …      three columns, eight lanes
+
+Which row and column a lane has is known for each of the vectors that some whole rows fill. What the value reads for a vector
+lies in a few vectors of memory, as rows are at even distances there, and one shuffle brings it into the lanes. A loop along
+single rows would have most lanes idle, and LLVM would not merge several.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import field
+
+from .....promotion.dataclass import dataclass
+from .....promotion.errors import InternalError
+from ....target import CACHE_LINE
+from ...elementwise import from_memory, memory_element, memory_size, register_element, to_memory
+from ...values import ConstantLanes, V, int_vector, integer, vector, zero
+from ..codes.fours import emitted
+from ..evaluate import Evaluator
+from ..memory.gathers import load_first
+from ..nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
+from ..scalars import is_constant, wrapped
+from .coordinates import Bound, Coordinate, Coordinates, decompose_mask, memory_size_of, reads_memory, stride_of
+from .lane_masks import only_first_lane
+from .vector_loop import vector_loop
+
+MAX_VECTORS = 8
+"""The most vectors that are filled by whole rows and computed in one iteration."""
+_REACH = 4
+"""The most vectors of memory that the elements of one vector are picked from."""
+_COMPARE = {
+    "eq": int.__eq__, "ne": int.__ne__, "slt": int.__lt__, "sle": int.__le__, "sgt": int.__gt__, "sge": int.__ge__,
+}  # fmt: skip
+
+
+class _NotReadError(Exception):
+    """A value is not read in vectors of several rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """How the elements of a load or of scratch lie: elements from row to row and from column to column, and the columns read."""
+
+    row: int
+    column: int
+    columns: tuple[int, ...]
+
+    @property
+    def first(self) -> int:
+        return min(self.column * column for column in self.columns)
+
+    @property
+    def last(self) -> int:
+        return max(self.column * column for column in self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Location:
+    """A node in a nest: the coordinates of its dimensions, and which of these are the rows and the columns."""
+
+    coordinates: Coordinates
+    row: int | None
+    column: int | None
+
+    def through(self, view: View) -> _Location:
+        """Returns where what a view reads is evaluated."""
+        inside = [None if dim is None else view.dims.index(dim) if dim in view.dims else None for dim in (self.row, self.column)]
+        return _Location(Evaluator.through(view, self.coordinates), *inside)
+
+
+@dataclass(slots=True)
+class _Vector:
+    """The lanes of one vector: their rows, counted from the first one of the iteration, their columns, and what was computed."""
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    values: dict[tuple[object, ...], V] = field(default_factory=dict)
+
+
+def short_rows(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound], lanes: int) -> ShortRows | None:
+    """Returns how to store a block of rows of fewer elements than there are lanes; None for any other.
+
+    Bytes and vectors of several rows are picked by one instruction of AVX-512, and read under masks.
+    """
+    target, shape = ev.target, pointers.shape
+    size = memory_size(pointers.pointee)
+    wanted = {1: ("avx512vbmi", "avx512bw"), 2: ("avx512bw",)}.get(size, ("avx512f",))
+    long = [d for d, extent in enumerate(shape) if extent > 1]
+    if not target.is_x86 or target.vector_bytes != 64 or not target.has(*wanted) or len(long) < 2 or pointers.rest is not None:
+        return None
+    along, across = long[-2:]
+    limits = [bound.limit for bound in bounds if bound.dim == across]
+    if not all(is_constant(limit) for limit in limits):
+        return None
+    columns = min([shape[across], *[integer(limit) for limit in limits]])
+    if not 2 <= columns < lanes or stride_of(pointers, across) != 1 or stride_of(pointers, along) != columns:
+        return None
+    count = columns // math.gcd(columns, lanes)
+    rows = count * lanes // columns
+    if count > MAX_VECTORS or rows > shape[along]:
+        return None
+    found = ShortRows(ev, pointers, value, bounds, (along, across), columns, lanes)
+    try:
+        found.check()
+    except _NotReadError:
+        return None
+    return found
+
+
+class ShortRows:
+    """A store of a block whose last two dimensions are `dims`, rows and fewer columns than lanes."""
+
+    def __init__(self, ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound], dims: tuple[int, int],
+                 columns: int, lanes: int) -> None:  # fmt: skip
+        self.ev, self.f, self.s = ev, ev.f, ev.s
+        self.pointers, self.value, self.bounds, self.dims = pointers, value, bounds, dims
+        self.columns, self.lanes = columns, lanes
+        count = columns // math.gcd(columns, lanes)
+        self.rows = count * lanes // columns
+        self._vectors = [self._vector(v) for v in range(count)]
+        anchor = Load(pointers.shape, pointers.pointee, pointers, None, None)  # hoists the row pointer
+        self.nodes = value, anchor
+        self._reads: dict[int, _Read] = {}
+        self._implied = {bound.limit.operand() for bound in bounds if bound.dim == dims[0]}
+        self._left: V | None = None  # the rows of the iteration, where these may be fewer than all
+        self._outside = dict[tuple[object, ...], V]()
+        self.past = False  # what is stored bypasses the caches, if it fills their lines
+
+    def _vector(self, v: int) -> _Vector:
+        positions = range(v * self.lanes, (v + 1) * self.lanes)
+        return _Vector(tuple(p // self.columns for p in positions), tuple(p % self.columns for p in positions))
+
+    # -- what is read ---------------------------------------------------------
+
+    def check(self) -> None:
+        """Looks at all that the value is made of; raises where some of it is not read in vectors of several rows."""
+        along, across = self.dims
+        stack: list[tuple[Node, int | None, int | None]] = [(self.value, along, across)]
+        seen: set[tuple[int, int | None, int | None]] = set()
+        reads = False
+        while stack:
+            node, row, column = stack.pop()
+            if (id(node), row, column) in seen or not self._varies(node, row, column):
+                continue
+            seen.add((id(node), row, column))
+            kept = self.ev.replacement.get(id(node))
+            if kept is not None and kept[2]:
+                raise _NotReadError
+            node = node if kept is None else kept[1]
+            match node:
+                case Map():
+                    stack.extend((operand, row, column) for operand in node.operands if operand.shape)
+                case View():
+                    where = _Location((None,) * len(node.shape), row, column).through(node)
+                    stack.append((node.source, where.row, where.column))
+                case Affine():
+                    pass
+                case Load() | Stored():
+                    reads = True
+                    self._add_read(node, row, column)
+                    if isinstance(node, Load) and node.other is not None:
+                        stack.append((node.other, row, column))
+                case _:
+                    raise _NotReadError
+        if not reads:
+            raise _NotReadError
+
+    def _varies(self, node: Node, row: int | None, column: int | None) -> bool:
+        found = self.ev.depends(node)
+        return row in found or column in found
+
+    def _add_read(self, node: Load | Stored, row: int | None, column: int | None) -> None:
+        if isinstance(node, Load):
+            steps = [self._step(node.pointers, dim) for dim in (row, column)]
+            columns = self._columns_read(node, row, column)
+        else:
+            steps = [0 if dim is None else node.strides[dim] for dim in (row, column)]
+            columns = tuple(range(self.columns))
+        read = _Read(steps[0], steps[1], columns)
+        if steps[0] < 0 or id(node) in self._reads and self._reads[id(node)] != read:
+            raise _NotReadError
+        for each in self._vectors:
+            offsets = self._offsets(read, each)
+            if offsets and max(offsets) - min(offsets) >= _REACH * self.lanes:
+                raise _NotReadError
+        self._reads[id(node)] = read
+
+    def _step(self, pointers: Pointers, dim: int | None) -> int:
+        if dim is None:
+            return 0
+        coefficient, rest = pointers.offset.coefficients[dim], pointers.rest
+        if rest is not None and (dim in self.ev.depends(rest) or reads_memory(rest)):
+            raise _NotReadError
+        if coefficient is None:
+            return 0
+        step = stride_of(pointers, dim)
+        if step == 0 or memory_size_of(pointers.unit) != memory_size(pointers.pointee):
+            raise _NotReadError
+        return step
+
+    def _columns_read(self, node: Load, row: int | None, column: int | None) -> tuple[int, ...]:
+        """Returns the columns that a load's mask lets through, which must not depend on rows."""
+        on = [True] * self.columns
+        bounds, rest = decompose_mask(node.mask)
+        for bound in bounds:
+            if bound.dim == row:
+                if bound.limit.operand() not in self._implied:
+                    raise _NotReadError
+            elif bound.dim == column:
+                if not is_constant(bound.limit):
+                    raise _NotReadError
+                on = [is_on and at < integer(bound.limit) for at, is_on in enumerate(on)]
+            else:
+                raise _NotReadError
+        for part in rest:
+            found = self._by_column(part, column)
+            on = [is_on and bool(value) for is_on, value in zip(on, found, strict=True)]
+        if not any(on):
+            raise _NotReadError
+        return tuple([at for at, is_on in enumerate(on) if is_on])
+
+    def _by_column(self, node: Node, column: int | None) -> list[int]:
+        """Returns the values of a condition, or of a position, by columns, where they are known."""
+        match node:
+            case Splat() if is_constant(node.value):
+                return [integer(node.value)] * self.columns
+            case Affine() if is_constant(node.base):
+                steps = {dim: step for dim, step in enumerate(node.coefficients) if step is not None}
+                if steps.keys() <= {column} and all(is_constant(step) for step in steps.values()):
+                    step = 0 if column not in steps else integer(steps[column])
+                    return [wrapped(integer(node.base) + step * at, register_element(node.elem)) for at in range(self.columns)]
+            case View() if column is None or column in node.dims:
+                return self._by_column(node.source, None if column is None else node.dims.index(column))
+            case Map(op="arith.cmpi") if node.attrs["predicate"] in _COMPARE:
+                compare = _COMPARE[node.attrs["predicate"]]
+                sides = [self._by_column(operand, column) for operand in node.operands]
+                return [int(compare(left, right)) for left, right in zip(*sides, strict=True)]
+            case Map(op="arith.andi") if node.elem == "i1":
+                sides = [self._by_column(operand, column) for operand in node.operands]
+                return [left & right for left, right in zip(*sides, strict=True)]
+        raise _NotReadError
+
+    def _offsets(self, read: _Read, at: _Vector) -> list[int]:
+        """Returns the offsets of the lanes that are read, counted from the first row of the iteration."""
+        wanted = set(read.columns)
+        return [
+            read.row * row + read.column * column
+            for row, column in zip(at.rows, at.columns, strict=True) if column in wanted
+        ]  # fmt: skip
+
+    # -- code -----------------------------------------------------------------
+
+    def store(self, coordinates: list[Coordinate | None]) -> None:
+        """Emits the store. coordinates: those of the loops over all dimensions but the two."""
+        ev, (along, across) = self.ev, self.dims
+        limit, _ = ev.extent(self.pointers.shape[along], self.bounds, along)
+        where = _Location(tuple(coordinates), along, across)
+        for at in self._vectors:
+            self._hoist(self.value, where, at)
+
+        def body(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
+            here = _Location(tuple(coordinate if d == along else c for d, c in enumerate(coordinates)), along, across)
+            start = self.s.add(coordinate.at, self.s.constant(coordinate.offset))
+            self._left = None if mask is None else self.s.sub(limit, start)
+            found = [self.f.splat(self._at(self.value, here, at), self.lanes) for at in self._vectors]
+            for v, data in enumerate(found):
+                self._write(data, here, v)
+            for at in self._vectors:
+                at.values.clear()
+            return []
+
+        vector_loop(ev, self.pointers.shape[along], self.bounds, along, self.rows, 1, body)
+
+    def _write(self, data: V, here: _Location, v: int) -> None:
+        data, size = to_memory(self.f, data, self.pointers.pointee), memory_size(self.pointers.pointee)
+        first = self._first(here)
+        pointer = self.f.gep(self.ev.row_pointer(self.pointers, first, None), v * self.lanes, memory_element(self.pointers.pointee))
+        if self._left is None:
+            known = self.s.multiple(self.ev.row_pointer(self.pointers, first, here.row))
+            past = self.past and math.gcd(CACHE_LINE, known, self.lanes * size) == CACHE_LINE
+            self.f.store(data, pointer, CACHE_LINE if past else size, nontemporal=past)
+            return
+        left = self.s.mul(self._left, self.s.constant(self.columns))
+        mask = self.ev.lane_mask(self.s.constant(v * self.lanes), left, self.lanes)
+        if only_first_lane(mask):
+            self.f.store(self.f.extract(data, 0), pointer, size)
+        elif not isinstance(mask, ConstantLanes) or any(mask.numbers):
+            self.f.masked_store(data, pointer, mask, size)
+
+    def _first(self, here: _Location) -> Coordinates:
+        """Returns the coordinates of the first row of the iteration, and the first column."""
+        found = list(here.coordinates)
+        if here.row is not None:
+            row = found[here.row]
+            assert row is not None
+            found[here.row] = Coordinate(row.at, row.offset, 1, row.loop)
+        if here.column is not None:
+            found[here.column] = Coordinate(self.s.constant(0))
+        return tuple(found)
+
+    def _hoist(self, node: Node, where: _Location, at: _Vector) -> None:
+        """Computes what is the same in all iterations ahead of the loop: what varies along columns alone, or not at all."""
+        if isinstance(node, Splat):
+            return
+        if where.row is None or where.row not in self.ev.depends(node):
+            if not isinstance(node, (Affine, Pointers)):
+                self._outside[self._key(node, where, at)] = self._at(node, where, at)
+            return
+        if id(node) in self.ev.replacement:
+            return
+        match node:
+            case Map():
+                for operand in node.operands:
+                    self._hoist(operand, where if operand.shape else _Location((), None, None), at)
+            case View():
+                self._hoist(node.source, where.through(node), at)
+            case Load() if node.other is not None:
+                self._hoist(node.other, where, at)
+
+    def _key(self, node: Node, where: _Location, at: _Vector) -> tuple[object, ...]:
+        return (id(node), where.row, where.column, id(at))
+
+    def _at(self, node: Node, here: _Location, at: _Vector) -> V:
+        """Returns the node's value in the lanes of a vector, a scalar where it varies along neither rows nor columns."""
+        if not self._varies(node, here.row, here.column):
+            return self.ev.at(node, here.coordinates)
+        key = self._key(node, here, at)
+        for table in (self._outside, at.values):
+            if key in table:
+                return table[key]
+        before = self.f.location
+        self.f.location = self.ev.lines.of(node, before)
+        value = self._computed(node, here, at)
+        self.f.location = before
+        at.values[key] = value
+        return value
+
+    def _computed(self, node: Node, here: _Location, at: _Vector) -> V:
+        kept = self.ev.replacement.get(id(node))
+        node = node if kept is None else kept[1]
+        match node:
+            case Map():
+                inside = [here if operand.shape else _Location((), None, None) for operand in node.operands]
+                operands = [self._at(operand, where, at) for operand, where in zip(node.operands, inside, strict=True)]
+                return emitted(self.f, node, operands)
+            case View():
+                return self._at(node.source, here.through(node), at)
+            case Affine():
+                return self._affine(node, here, at)
+            case Load():
+                return self._load(node, here, at)
+            case Stored():
+                first = self.s.constant(0)
+                for stride, coordinate in zip(node.strides, self._first(here), strict=True):
+                    if stride and coordinate is not None:
+                        position = self.s.add(coordinate.at, self.s.constant(coordinate.offset))
+                        first = self.s.add(first, self.s.mul(self.s.constant(stride), position))
+                raw = self._picked(self.f.gep(node.pointer, first, node.memory), node.memory, self._reads[id(node)], at)
+                return from_memory(self.f, raw, "i1") if node.elem == "i1" else raw
+        raise InternalError(f"host lowering: cannot evaluate {type(node).__name__} of {node.elem} in short rows")
+
+    def _affine(self, node: Affine, here: _Location, at: _Vector) -> V:
+        base, narrow = self.s.truncated(self.ev.at(Affine(node.shape, "i64", node.base, node.coefficients), self._first(here)),
+                                        register_element(node.elem)), register_element(node.elem)  # fmt: skip
+        value = base
+        for dim, factors in ((here.row, at.rows), (here.column, at.columns)):
+            step = None if dim is None else node.coefficients[dim]
+            if step is None:
+                continue
+            if is_constant(step):
+                along = int_vector([wrapped(step.number * factor, narrow) for factor in factors], narrow)
+            else:
+                step = self.f.splat(self.s.truncated(step, narrow), self.lanes)
+                along = self.f.binary("mul", step, int_vector(list(factors), narrow))
+            value = self.f.binary("add", self.f.splat(value, self.lanes), along)
+        return value
+
+    def _load(self, node: Load, here: _Location, at: _Vector) -> V:
+        read, el = self._reads[id(node)], memory_element(node.pointers.pointee)
+        first = self.ev.row_pointer(node.pointers, self._first(here), None)
+        value = from_memory(self.f, self._picked(first, el, read, at), node.elem)
+        on = [int(column in read.columns) for column in at.columns]
+        if all(on):
+            return value
+        other = zero(value.type) if node.other is None else self.f.splat(self._at(node.other, here, at), self.lanes)
+        return self.f.select(int_vector(on, "i1"), value, other)
+
+    def _picked(self, first: V, el: str, read: _Read, at: _Vector) -> V:
+        """Returns the elements of the lanes of a vector, anything in the others, by loads of all between the first and last of them.
+
+        Rows that are not there are not read: what is loaded lies between elements of those that are.
+        """
+        n, offsets = self.lanes, self._offsets(read, at)
+        if not offsets:
+            return zero(vector(el, n))
+        start = min(offsets)
+        count = max(offsets) - start + 1
+        pointer = self.f.gep(first, start, el)
+        left: V | None = None
+        if self._left is not None and read.row:
+            rows = self.s.sub(self._left, self.s.constant(1))
+            left = self.s.add(self.s.mul(rows, self.s.constant(read.row)), self.s.constant(read.last - start + 1))
+        wide = [self._part(pointer, el, part, min(n, count - part), left) for part in range(0, count, n)]
+        lanes = [
+            read.row * row + read.column * column - start if column in read.columns else None
+            for row, column in zip(at.rows, at.columns, strict=True)
+        ]
+        if lanes == list(range(n)):
+            return wide[0]
+        return self._shuffled(wide, lanes, el)
+
+    def _part(self, pointer: V, el: str, first: int, count: int, left: V | None) -> V:
+        """Returns `count` elements from one on, and zeros, but for those that lie beyond `left`."""
+        n, size = self.lanes, memory_size_of(el)
+        pointer = self.f.gep(pointer, first, el)
+        if left is None and count == n:
+            return self.f.load(vector(el, n), pointer, size)
+        mask = int_vector([int(lane < count) for lane in range(n)], "i1")
+        if left is not None:
+            mask = self.ev.lane_mask(self.s.constant(first), self.s.min(left, self.s.constant(first + count)), n)
+        if only_first_lane(mask):
+            return load_first(self.f, pointer, vector(el, n), size)
+        if isinstance(mask, ConstantLanes) and not any(mask.numbers):
+            return zero(vector(el, n))
+        return self.f.masked_load(vector(el, n), pointer, mask, zero(vector(el, n)), size)
+
+    def _shuffled(self, parts: Sequence[V], lanes: Sequence[int | None], el: str) -> V:
+        """Returns lanes of vectors that lie one after the other; None: any value is right."""
+        n = self.lanes
+        found: V | None = None
+        for pair in range(0, len(parts), 2):
+            low, high = parts[pair], parts[min(pair + 1, len(parts) - 1)]
+            inside = [-1 if lane is None or not pair * n <= lane < (pair + 2) * n else lane - pair * n for lane in lanes]
+            taken = self.f.shuffle(low, high, inside)
+            if found is None:
+                found = taken
+            else:
+                found = self.f.shuffle(found, taken, [n + i if lane >= 0 else i for i, lane in enumerate(inside)])
+        assert found is not None
+        return found
