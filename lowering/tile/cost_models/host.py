@@ -157,9 +157,13 @@ def _transposed_copy(nest: Nest) -> tuple[int, int] | None:
 
 
 def _share(nest: Nest) -> int:
-    """Returns how many kernels like this one fill the memory that it stores to, which stays in caches as a whole or does not."""
-    whole = sum(prod(sizes) for store in nest.stores if (sizes := [n for n in store.buffer.shape if type(n) is int]))
-    own = sum(prod([n for axis in nest.body[store.value].axes if type(n := nest.axes[axis].extent) is int]) for store in nest.stores)
+    """Returns how many kernels like this one fill the memory that it stores to, of which caches keep all or nothing."""
+
+    def elements(extents: Sequence[Extent]) -> int:
+        return prod([extent for extent in extents if type(extent) is int])
+
+    whole = sum([elements(store.buffer.shape) for store in nest.stores])
+    own = sum([elements([nest.axes[axis].extent for axis in nest.body[store.value].axes]) for store in nest.stores])
     return max(1, whole // max(1, own))
 
 

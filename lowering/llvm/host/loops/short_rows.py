@@ -23,7 +23,15 @@ from ..evaluate import Evaluator
 from ..memory.gathers import load_first
 from ..nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
 from ..scalars import is_constant, wrapped
-from .coordinates import Bound, Coordinate, Coordinates, decompose_mask, memory_size_of, reads_memory, stride_of
+from .coordinates import (
+    Bound,
+    Coordinate,
+    Coordinates,
+    decompose_mask,
+    memory_size_of,
+    reads_memory,
+    stride_of,
+)
 from .lane_masks import only_first_lane
 from .vector_loop import vector_loop
 
@@ -42,15 +50,11 @@ class _NotReadError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """How the elements of a load or of scratch lie: elements from row to row and from column to column, and the columns read."""
+    """How what is read lies in memory: elements from row to row and from column to column, and the columns that are read."""
 
     row: int
     column: int
     columns: tuple[int, ...]
-
-    @property
-    def first(self) -> int:
-        return min(self.column * column for column in self.columns)
 
     @property
     def last(self) -> int:
@@ -67,13 +71,15 @@ class _Location:
 
     def through(self, view: View) -> _Location:
         """Returns where what a view reads is evaluated."""
-        inside = [None if dim is None else view.dims.index(dim) if dim in view.dims else None for dim in (self.row, self.column)]
-        return _Location(Evaluator.through(view, self.coordinates), *inside)
+        row, column = (
+            view.dims.index(dim) if dim is not None and dim in view.dims else None for dim in (self.row, self.column)
+        )
+        return _Location(Evaluator.through(view, self.coordinates), row, column)
 
 
 @dataclass(slots=True)
 class _Vector:
-    """The lanes of one vector: their rows, counted from the first one of the iteration, their columns, and what was computed."""
+    """The lanes of a vector: their rows, counted from the first one of the iteration, their columns, and what was computed."""
 
     rows: tuple[int, ...]
     columns: tuple[int, ...]
@@ -180,7 +186,7 @@ class ShortRows:
             steps = [0 if dim is None else node.strides[dim] for dim in (row, column)]
             columns = tuple(range(self.columns))
         read = _Read(steps[0], steps[1], columns)
-        if steps[0] < 0 or id(node) in self._reads and self._reads[id(node)] != read:
+        if steps[0] < 0 or self._reads.get(id(node), read) != read:
             raise _NotReadError
         for each in self._vectors:
             offsets = self._offsets(read, each)
@@ -277,7 +283,8 @@ class ShortRows:
     def _write(self, data: V, here: _Location, v: int) -> None:
         data, size = to_memory(self.f, data, self.pointers.pointee), memory_size(self.pointers.pointee)
         first = self._first(here)
-        pointer = self.f.gep(self.ev.row_pointer(self.pointers, first, None), v * self.lanes, memory_element(self.pointers.pointee))
+        start = self.ev.row_pointer(self.pointers, first, None)
+        pointer = self.f.gep(start, v * self.lanes, memory_element(self.pointers.pointee))
         if self._left is None:
             known = self.s.multiple(self.ev.row_pointer(self.pointers, first, here.row))
             past = self.past and math.gcd(CACHE_LINE, known, self.lanes * size) == CACHE_LINE
@@ -389,7 +396,7 @@ class ShortRows:
         return self.f.select(int_vector(on, "i1"), value, other)
 
     def _picked(self, first: V, el: str, read: _Read, at: _Vector) -> V:
-        """Returns the elements of the lanes of a vector, anything in the others, by loads of all between the first and last of them.
+        """Returns the elements of the lanes of a vector, anything in the others, by loads of all between them.
 
         Rows that are not there are not read: what is loaded lies between elements of those that are.
         """

@@ -92,7 +92,7 @@ def test_rows_of_several_images_and_of_a_function_of_rows() -> None:
 
 @pytest.mark.skipif(not host_target().has("avx512vbmi"), reason="the host picks no bytes of two registers")
 def test_one_store_has_many_rows() -> None:
-    """64 bytes of rows of five are stored at once. What is put side by side is so in one kernel, long rows are stored part by part."""
+    """64 bytes of rows of five are stored at once. Short rows are joined in one kernel, long ones stored part by part."""
     def text(case: str, columns: int) -> str:
         return "".join([kernel.llvm_ir for kernel in _model(CASES[case], "uint8", columns, 1001).kernels])
 
