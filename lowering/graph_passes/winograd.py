@@ -31,7 +31,7 @@ one. It is the same contraction still, and programs compute it as one where a re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -45,6 +45,7 @@ from ..nest import Affine, Axis, Buffer, Extent, Nest, Store, Value
 from ..tile.cost_models.axes import capped
 from ..tile.cost_models.host import PRODUCT_COLUMNS
 from ..tile.structure import Product, product_of, products, reach
+from .products.depthwise import is_permuted, sums_apart
 
 TAPS = 3
 SMALL, LARGE = ALGORITHMS["winograd"], ALGORITHMS["winograd4"]
@@ -115,7 +116,7 @@ def convolution_of(nest: Nest) -> Convolution | None:
 
 
 def convolutions_apart(graph: Graph) -> frozenset[int]:
-    """Returns the ids of products that may be computed in tiles and are permuted to channels first next.
+    """Returns the ids of products that may be computed in tiles and are permuted to channels first next, and of sums over taps.
 
     Stored with channels apart, the results of a tile would be written one number at a time, which takes as long as the
     products: a kernel that permutes them takes a twentieth of that.
@@ -124,7 +125,8 @@ def convolutions_apart(graph: Graph) -> frozenset[int]:
     for symbol in graph.symbols:
         for operand in symbol.inputs:
             readers.setdefault(operand.id, []).append(symbol)
-    return frozenset([s.id for s in graph.symbols if _is_in_tiles(s) and _is_permuted(s, readers)])
+    in_tiles = [symbol.id for symbol in graph.symbols if _is_in_tiles(symbol) and is_permuted(symbol, readers)]
+    return sums_apart(graph, readers).union(in_tiles)
 
 
 def _is_in_tiles(symbol: Symbol) -> bool:
@@ -142,23 +144,6 @@ def _is_in_tiles(symbol: Symbol) -> bool:
     steps = (attrs["sizes"], attrs["strides"], attrs["dilations"])
     large = isinstance(channels, int) and channels >= MIN_CHANNELS and isinstance(count, int) and count >= MIN_FILTERS
     return large and steps == ((TAPS, TAPS), (1, 1), (1, 1))
-
-
-def _is_permuted(symbol: Symbol, readers: Mapping[int, Sequence[Symbol]]) -> bool:
-    """Returns whether a permutation that moves the last axis reads a symbol, or what alone is made of it element by element.
-
-    What others read as well, as the next convolution does, is stored with channels last in any case.
-    """
-    made = {symbol.id}
-    found = {each.id: each for each in readers.get(symbol.id, ())}  # activations may read a number twice
-    while found:
-        if any(each.op.name == "permute" and each.attrs["axes"][-1] != len(each.shape) - 1 for each in found.values()):
-            return True
-        if not all(each.op.kind == "map" or each.op.name == "reshape" for each in found.values()):
-            return False
-        made |= found.keys()
-        found = {each.id: each for number in found for each in readers.get(number, ()) if each.id not in made}
-    return False
 
 
 def _with_axis_of_columns(nest: Nest, product: Product) -> Nest:

@@ -53,7 +53,7 @@ def convolved(
         dilations=tuple(dilations),
     )  # fmt: skip
     if alone:
-        return _depthwise(taken, kernel.reshape((*sizes, filters)))
+        return _depthwise(taken, _with_filters_last(kernel).reshape((*sizes, filters)))
     before = len(apart.shape) - 1
     inner = (*range(before + 1, before + 1 + rank), before)
     length = math.prod(sizes) * depth
@@ -65,6 +65,14 @@ def convolved(
     each = filters // groups
     wide = matrix.reshape((length, groups, each)).permute((1, 0, 2)).reshape((groups, *(1,) * (rank - 1), length, each))
     return matmul(rows, wide).permute((0, *range(2, rank + 2), 1, rank + 2)).reshape((x.shape[0], *counts, filters))
+
+
+def _with_filters_last(kernel: Symbol) -> Symbol:
+    """Return a kernel whose filters are neighbours in memory: each tap of each position reads a vector of them."""
+    made = kernel
+    while made.op.name == "reshape":
+        made = made.inputs[0]
+    return apply("contiguous", kernel) if made.op.name == "permute" else kernel
 
 
 def _depthwise(taken: Symbol, kernel: Symbol) -> Symbol:

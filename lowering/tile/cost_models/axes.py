@@ -44,6 +44,18 @@ def transposed_axis(nest: Nest, inner: int, few: int = 4) -> int | None:
     return None
 
 
+def padded_transposition(nest: Nest, inner: int) -> int | None:
+    """Returns the axis that is contiguous in what is copied under a mask, as an image with padding is, or None."""
+    if len(nest.loads) != 1 or len(nest.stores) != 1 or nest.stores[0].at.coefficient(inner) != 1:
+        return None
+    (load,) = nest.loads
+    at = load.attrs["at"]
+    unit = unit_axis(at)
+    if not load.attrs["guarded"] or load.attrs["strides"] or unit is None or unit == inner or at.coefficient(inner) == 0:
+        return None
+    return unit
+
+
 def next_axis(nest: Nest, inner: int, candidates: Sequence[int] | None = None) -> int | None:
     """Returns the axis other than `inner` with the smallest known step in the widest access, or None."""
     allowed = [

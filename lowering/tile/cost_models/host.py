@@ -31,7 +31,7 @@ from ..structure import (
     tile_side,
     values_of,
 )
-from .axes import capped, inner_axis, next_axis, ordered_blocks, transposed_axis
+from .axes import capped, inner_axis, next_axis, ordered_blocks, padded_transposition, transposed_axis
 from .columns import CHUNK, column_blocks, keeps_busy, rows_in_order, scanned_rows
 
 PROGRAM_ELEMENTS = 1024
@@ -205,6 +205,8 @@ def _map_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     inner = inner_axis(nest)
     extent = nest.axes[inner].extent
     partner = transposed_axis(nest, inner)
+    if partner is None:
+        partner = padded_transposition(nest, inner)
     if partner is not None:
         return (
             (partner, capped(nest.axes[partner].extent, TRANSPOSE_TILE)),
