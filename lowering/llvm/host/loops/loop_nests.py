@@ -48,7 +48,7 @@ from .interleaved import interleaved
 from .invariants import spread
 from .lane_masks import only_first_lane
 from .nontemporal_stores import lies_along, reads_scratch, to_line
-from .short_rows import short_rows
+from .short_rows import row_dims, short_rows
 from .unroll_and_jam import jammed
 from .vector_loop import vector_loop
 
@@ -93,20 +93,22 @@ class LoopNests:
             if id(node) in seen:
                 continue
             seen.add(id(node))
-            match node:
+            kept = self.ev.replacement.get(id(node))
+            here = node if kept is None or kept[2] else kept[1]
+            match here:
                 case Load():
-                    found.add(node.elem)
-                    if node.pointers.rest is not None and reads_memory(node.pointers.rest):
-                        stack.append(node.pointers.rest)
+                    found.add(here.elem)
+                    if here.pointers.rest is not None and reads_memory(here.pointers.rest):
+                        stack.append(here.pointers.rest)
                 case Map():
-                    if node.elem not in ("i1", "ptr"):
-                        found.add(node.elem)
-                    stack.extend(node.operands)
+                    if here.elem not in ("i1", "ptr"):
+                        found.add(here.elem)
+                    stack.extend(here.operands)
                 case View():
-                    stack.append(node.source)
+                    stack.append(here.source)
                 case Splat() | Affine() | Stored() | Flattened():
-                    if node.elem not in ("i1", "i64", "ptr"):
-                        found.add(node.elem)
+                    if here.elem not in ("i1", "i64", "ptr"):
+                        found.add(here.elem)
         return found or {"f32"}
 
     def mark_prefetches(self, nodes: Sequence[Node], spilled: Sequence[Node]) -> None:
@@ -370,9 +372,9 @@ class LoopNests:
             with ExitStack() as stack:
                 planes.store(self.outer(stack, pointers.shape, planes.dims, bounds, planes.nodes), n)
             return
-        if not rest and self._store_short_rows(pointers, value, bounds, streaming):
-            return
         if not bounds and pointers.rest is None and self._store_flat(pointers, value, mask, streaming):
+            return
+        if not rest and self._store_short_rows(pointers, value, bounds, streaming):
             return
         nodes = [value, *rest]
         if pointers.rest is not None:
@@ -441,8 +443,7 @@ class LoopNests:
         return self.ev.is_affine(pointers, above[-1]) and 0 < stride_of(pointers, above[-1]) <= extent  # masks end rows earlier
 
     def _store_short_rows(self, pointers: Pointers, value: Node, bounds: Sequence[Bound], streaming: bool) -> bool:
-        n = self._vector([value])
-        if short_rows(self.ev, pointers, value, bounds, n) is None or self.reused_values([value], pointers.shape):
+        if row_dims(self.ev, pointers, bounds) is None or self.reused_values([value], pointers.shape):
             return False
         self.materialize_operands([value])
         rows = short_rows(self.ev, pointers, value, bounds, self._vector([value]))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import field
+from typing import NamedTuple
 
 from .....promotion.dataclass import dataclass
 from .....promotion.errors import InternalError
@@ -86,8 +87,16 @@ class _Vector:
     values: dict[tuple[object, ...], V] = field(default_factory=dict)
 
 
-def short_rows(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound], lanes: int) -> ShortRows | None:
-    """Returns how to store a block of rows of fewer elements than there are lanes; None for any other.
+class RowDims(NamedTuple):
+    """The dimensions of a block that are its rows and columns, and how many columns there are."""
+
+    along: int
+    across: int
+    columns: int
+
+
+def row_dims(ev: Evaluator, pointers: Pointers, bounds: Sequence[Bound]) -> RowDims | None:
+    """Returns the dimensions of a block of rows that follow one another and are shorter than a vector; None for any other.
 
     Bytes and vectors of several rows are picked by one instruction of AVX-512, and read under masks.
     """
@@ -102,13 +111,22 @@ def short_rows(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[
     if not all(is_constant(limit) for limit in limits):
         return None
     columns = min([shape[across], *[integer(limit) for limit in limits]])
-    if not 2 <= columns < lanes or stride_of(pointers, across) != 1 or stride_of(pointers, along) != columns:
+    if columns < 2 or columns * size >= target.vector_bytes:
         return None
-    count = columns // math.gcd(columns, lanes)
-    rows = count * lanes // columns
-    if count > MAX_VECTORS or rows > shape[along]:
+    if stride_of(pointers, across) != 1 or stride_of(pointers, along) != columns:
         return None
-    found = ShortRows(ev, pointers, value, bounds, (along, across), columns, lanes)
+    return RowDims(along, across, columns)
+
+
+def short_rows(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound], lanes: int) -> ShortRows | None:
+    """Returns how to store a block of rows of fewer elements than there are lanes; None for any other."""
+    dims = row_dims(ev, pointers, bounds)
+    if dims is None or dims.columns >= lanes:
+        return None
+    count = dims.columns // math.gcd(dims.columns, lanes)
+    if count > MAX_VECTORS or count * lanes // dims.columns > pointers.shape[dims.along]:
+        return None
+    found = ShortRows(ev, pointers, value, bounds, dims, lanes)
     try:
         found.check()
     except _NotReadError:
@@ -119,13 +137,14 @@ def short_rows(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[
 class ShortRows:
     """A store of a block whose last two dimensions are `dims`, rows and fewer columns than lanes."""
 
-    def __init__(self, ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound], dims: tuple[int, int],
-                 columns: int, lanes: int) -> None:  # fmt: skip
+    def __init__(
+        self, ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound], dims: RowDims, lanes: int
+    ) -> None:
         self.ev, self.f, self.s = ev, ev.f, ev.s
-        self.pointers, self.value, self.bounds, self.dims = pointers, value, bounds, dims
-        self.columns, self.lanes = columns, lanes
-        count = columns // math.gcd(columns, lanes)
-        self.rows = count * lanes // columns
+        self.pointers, self.value, self.bounds, self.dims = pointers, value, bounds, (dims.along, dims.across)
+        self.columns, self.lanes = dims.columns, lanes
+        count = dims.columns // math.gcd(dims.columns, lanes)
+        self.rows = count * lanes // dims.columns
         self._vectors = [self._vector(v) for v in range(count)]
         anchor = Load(pointers.shape, pointers.pointee, pointers, None, None)  # hoists the row pointer
         self.nodes = value, anchor
