@@ -366,6 +366,9 @@ class LoopNests:
         bounds, rest = decompose_mask(mask)
         if not rest and copy_transposed(ev, pointers, value, bounds, streaming):
             return
+        rows = None if rest else short_rows(ev, pointers, value, bounds, self._vector([value]))
+        if rows is not None and not rows.chooses and self._store_short_rows(pointers, value, bounds, streaming):
+            return
         planes = None if rest else interleaved(ev, pointers, value, bounds)
         if planes is not None and not self.reused_values([value], pointers.shape) and (n := self._vector([value])) > 1:
             ev.prefetching = set()

@@ -152,6 +152,7 @@ class ShortRows:
         self._implied = {bound.limit.operand() for bound in bounds if bound.dim == dims[0]}
         self._left: V | None = None  # the rows of the iteration, where these may be fewer than all
         self._outside = dict[tuple[object, ...], V]()
+        self.chooses = False  # whether some columns are computed otherwise than others, of which each lane computes all
         self.past = False  # what is stored bypasses the caches, if it fills their lines
 
     def _vector(self, v: int) -> _Vector:
@@ -178,6 +179,7 @@ class ShortRows:
             match node:
                 case Map():
                     stack.extend((operand, row, column) for operand in node.operands if operand.shape)
+                    self.chooses = self.chooses or (node.op == "arith.select" and self._is_by_column(node.operands[0], column))
                 case View():
                     where = _Location((None,) * len(node.shape), row, column).through(node)
                     stack.append((node.source, where.row, where.column))
@@ -212,6 +214,7 @@ class ShortRows:
             if offsets and max(offsets) - min(offsets) >= _REACH * self.lanes:
                 raise _NotReadError
         self._reads[id(node)] = read
+        self.chooses = self.chooses or len(columns) < self.columns
 
     def _step(self, pointers: Pointers, dim: int | None) -> int:
         if dim is None:
@@ -267,6 +270,12 @@ class ShortRows:
                 sides = [self._by_column(operand, column) for operand in node.operands]
                 return [left & right for left, right in zip(*sides, strict=True)]
         raise _NotReadError
+
+    def _is_by_column(self, condition: Node, column: int | None) -> bool:
+        try:
+            return len(set(self._by_column(condition, column))) > 1
+        except _NotReadError:
+            return False
 
     def _offsets(self, read: _Read, at: _Vector) -> list[int]:
         """Returns the offsets of the lanes that are read, counted from the first row of the iteration."""
