@@ -9,7 +9,7 @@ from ...graph.symbol import Symbol
 from .costs import op_cost
 from .extents import is_one
 
-MAX_PARTS = 4
+MAX_PARTS = 16
 """Parts of a concatenation whose elements are stored side by side."""
 MIN_ROWS = 16
 """Elements of a part that are stored together with those of the others."""

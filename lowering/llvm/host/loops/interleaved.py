@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...elementwise import memory_size, to_memory
-from ...values import V, element
+from ...ir import Function
+from ...values import V, element, lanes
 from ..evaluate import Evaluator
 from ..memory.gathers import are_few_apart
 from ..nodes import Flattened, Load, Map, Node, Pointers, Stored, View
@@ -19,8 +20,8 @@ from .coordinates import Bound, Coordinate, Coordinates, reads_memory, stride_of
 from .lane_masks import only_first_lane
 from .vector_loop import vector_loop
 
-MAX_COLUMNS = 4
-"""The most elements of rows of which each lane has one."""
+MAX_COLUMNS = 16
+"""The most elements of rows of which each lane has one; fewer where registers do not hold twice as many vectors."""
 
 
 def interleaved(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound]) -> Interleaved | None:
@@ -32,7 +33,8 @@ def interleaved(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence
     along, across = long[-2:]
     limits = [bound.limit for bound in bounds if bound.dim == across]
     columns = min([shape[across], *[limit.number for limit in limits if is_constant(limit)]])
-    if not all(is_constant(limit) for limit in limits) or not 2 <= columns <= MAX_COLUMNS:
+    most = min(MAX_COLUMNS, ev.target.registers // 2)
+    if not all(is_constant(limit) for limit in limits) or not 2 <= columns <= most:
         return None
     if stride_of(pointers, across) != 1 or stride_of(pointers, along) != columns:
         return None
@@ -134,12 +136,10 @@ class Interleaved:
         coordinate = here[self.along]
         assert coordinate is not None
         n, count, size = coordinate.lanes, len(columns), memory_size(self.pointers.pointee)
-        pairs = [f.shuffle(columns[k], columns[min(k + 1, count - 1)], range(2 * n)) for k in range(0, count, 2)]
+        vectors = side_by_side(f, columns)
         start = ev.pointer_at(self.pointers, here, self.along)
         first = s.mul(s.add(coordinate.at, s.constant(coordinate.offset)), s.constant(count))
-        for vector in range(count):
-            picks = [(k % count) * n + k // count for k in range(vector * n, (vector + 1) * n)]
-            data = f.shuffle(pairs[0], pairs[-1], picks)  # of two columns there is one pair, and no pick is beyond it
+        for vector, data in enumerate(vectors):
             pointer = f.gep(start, vector * n, element(columns[0].type))
             position = s.add(first, s.constant(vector * n))
             mask = None if limit is None else ev.lane_mask(position, s.mul(limit, s.constant(count)), n)
@@ -149,3 +149,27 @@ class Interleaved:
                 f.store(f.extract(data, 0), pointer, size)
             else:
                 f.masked_store(data, pointer, mask, size)
+
+
+def side_by_side(f: Function, columns: Sequence[V]) -> list[V]:
+    """Returns as many vectors as there are columns, the first of each, the second of each, and so on, side by side.
+
+    Columns of even and of odd numbers are put side by side, then both together, by one shuffle for each vector; an odd number
+    of columns is picked from all.
+    """
+    n, count = lanes(columns[0].type), len(columns)
+    if count == 1:
+        return list(columns)
+    if count % 2 == 0:
+        even, odd = side_by_side(f, columns[::2]), side_by_side(f, columns[1::2])
+        halves = [[i // 2 + (n if i % 2 else 0) for i in range(start, start + n)] for start in (0, n)]
+        return [f.shuffle(one, other, half) for one, other in zip(even, odd, strict=True) for half in halves]
+    found: list[V] = []
+    for vector in range(count):
+        positions = range(vector * n, (vector + 1) * n)
+        taken = f.shuffle(columns[0], columns[1], [p % count * n + p // count if p % count < 2 else -1 for p in positions])
+        for number in range(2, count):
+            picks = [n + p // count if p % count == number else p - vector * n for p in positions]
+            taken = f.shuffle(taken, columns[number], picks)
+        found.append(taken)
+    return found

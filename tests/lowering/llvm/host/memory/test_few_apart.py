@@ -1,4 +1,4 @@
-"""Elements two to four apart come with those between them: under masks, of which nothing beyond an array may be left out."""
+"""Elements two to sixteen apart come with those between them: under masks, of which nothing beyond an array may be left out."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ HERE = host_target()
 TARGETS = [
     target for target, feature in (("x86-64-v3", "avx2"), ("x86-64-v4", "avx512vl")) if HERE.has(feature)
 ] or [None]  # fmt: skip
+FAR = ((5, 6, 7), (9, 10), (12, 16))
 EXTENTS = (1, 2, 3, 7, 8, 9, 16, 17, 18, 33, 51, 102, 130)
 
 
-@pytest.mark.parametrize(("dtype", "target"), each(["float32", "int64", "uint8", "float16"], TARGETS))
-def test_nothing_beyond_an_array_is_read_or_written(dtype: str, target: str | None) -> None:
+@pytest.mark.parametrize(("dtype", "target"), each(["float32", "int64", "uint8", "float16"], [*TARGETS, None]))
+@pytest.mark.parametrize("strides", [(2, 3, 4), *[pytest.param(far, marks=pytest.mark.slow) for far in FAR]])
+def test_nothing_beyond_an_array_is_read_or_written(dtype: str, target: str | None, strides: tuple[int, ...]) -> None:
     fence = Fence(at_end=True)
-    for stride in (2, 3, 4):
+    for stride in strides:
         graph = jn.Graph("g", [jn.TensorType(dtype, (extent * stride,), f"x{extent}") for extent in EXTENTS])
         made: list[Any] = []
         for x in graph.inputs:
@@ -35,6 +37,23 @@ def test_nothing_beyond_an_array_is_read_or_written(dtype: str, target: str | No
         for x in arrays:
             assert np.array_equal(next(found), x[::stride] + x[stride - 1 :: stride])
             assert np.array_equal(next(found), x.reshape(-1, stride) + 1)
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
+@pytest.mark.parametrize("stride", range(5, 17))
+def test_columns_of_longer_rows(stride: int, dtype: str) -> None:
+    """One column, and sums of them all, of more rows than a program has. The last row ends where memory does."""
+    fence = Fence(at_end=True)
+    x = fence.copy((np.arange(2003 * stride) % 97).astype(dtype).reshape(2003, stride), 8)
+    graph = jn.Graph("g", [jn.TensorType(dtype, ("n", stride), "x")])
+    columns = [graph.inputs[0][:, at] for at in range(stride)]
+    weighted = [column * (at + 1) for at, column in enumerate(columns)]
+    graph.output(columns[1] + 1, columns[-1], sum(weighted[1:], weighted[0]))
+    one, last, total = jn.compile(graph, "cpu", cache=False)(x)
+    assert np.array_equal(one, x[:, 1] + 1)
+    assert np.array_equal(last, x[:, -1])
+    assert np.array_equal(total, (x * np.arange(1, stride + 1).astype(dtype)).sum(1, dtype=dtype))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "uint32", "float16", "float32"])
