@@ -378,8 +378,8 @@ class Bounds:
     ) -> Counterexample | None:
         """Looks for a launch that breaks a property: with terms made for small sizes where they are others, then with any.
 
-        What is any number without conditions, as the counter of a loop that may wrap, is known where sizes are small, so that the
-        sanitizer confirms more of what is found. Steps for that are others, so that no verdict becomes unknown by it.
+        What is any number without conditions, as the counter of a loop that may wrap, is known where sizes are small, so that
+        the sanitizer confirms more of what is found. Steps for that are others, so that no verdict becomes unknown by it.
 
         Args:
             array: the parameter of which conditions there are.
