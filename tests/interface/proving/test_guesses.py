@@ -75,6 +75,7 @@ def test_an_extent_of_whole_blocks_is_marked_where_a_mask_is_missing() -> None:
     text = _TILE.replace("MASK", "slt").replace(", %inside :", " :")
     proof = jn.kernel.from_ttir(text).prove.like(8, np.zeros(1024, np.float32), 1024)
     (doubt,) = proof.doubts
+    assert doubt.startswith("extent of y: 128 * grid_x: so many elements for each program, and may be fitted to a fault")
     assert "n had that value, too" in doubt
 
 
@@ -91,6 +92,33 @@ def test_which_extents_are_natural(extent: str, is_natural: bool) -> None:
     specification = Specification.of((), {"x": extent}, "n")
     found = doubts(specification, {"x": 50}, {"n": 3, "m": 7, "k": 2}, {}, (3, 4, 32), (0,))
     assert (found == ()) == is_natural, found
+
+
+@pytest.mark.parametrize(
+    ("extent", "is_natural"),
+    [
+        ("n * grid_x", True), ("grid_x", True), ("(grid_x - 1) * m + k", True), ("32 * grid_x", False), ("grid_y", False),
+        ("grid_x + 1", False), ("(grid_x - 1) * m + 3", False), ("grid_x - 1", False), ("5 * grid_x", False),
+        ("n * grid_z", False), ("grid_x * m + 32", False), ("32 * n * grid_x", False), ("n * (32 * grid_x)", False),
+        ("1 * grid_x", True), ("(grid_x - 1) * m + 4 * k", True), ("(grid_x - 1) * (4 * m) + k", False),
+    ],
+)  # fmt: skip
+def test_numbers_of_programs_are_sizes_where_the_grid_has_their_names(extent: str, is_natural: bool) -> None:
+    specification = Specification.of((), {"x": extent}, ("grid_x", "n", "cdiv(n, 32)"))
+    found = doubts(specification, {"x": 50}, {"n": 3, "m": 7, "k": 2}, {}, (3, 4, 32), (0,))
+    assert (found == ()) == is_natural, found
+
+
+def test_a_guess_of_rows_with_strides_has_no_mark() -> None:
+    """How many rows there are no number of the kernel says: it is the number of programs."""
+    rows = jn.kernel.from_triton_c("""void rows(float *y, float *x, int sx, int sy, int n) {
+  int r = get_program_id(0); int j[64] = 0 ... 64;
+  *?(j < n)(y + r * sy + j) = *?(j < n)(x + r * sx + j);
+}""")
+    proof = rows.prove.like(6, np.zeros(6 * 50, np.float32), np.zeros(6 * 40, np.float32), 40, 50, 37)
+    assert proof.specification.grid == ("grid_x", "1", "1")
+    assert all("grid_x" in extent for _, extent in proof.specification.extents)
+    assert proof.doubts == ()
 
 
 @pytest.mark.parametrize(
