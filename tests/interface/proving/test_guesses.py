@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("z3")
 
+from joinery.lowering.prove.specify import candidates
 from joinery.lowering.prove.specify.remarks import doubts, fixed
 from joinery.lowering.prove.specify.specification import Specification
 
@@ -466,3 +467,29 @@ def test_a_table_has_all_elements_that_its_indices_reach(elements: int, n: int) 
     assert {proof.verdict("bounds"), proof.verdict("races")} <= {*_SHOWN}
     assert dict(proof.specification.extents)["x"] == str(elements)
     assert not {each for each in proof.fixed if each.startswith("n ")}
+
+
+@pytest.mark.parametrize(("rows", "programs"), [(11, 9), (11, 18), (100, 11), (9, 90)])
+def test_a_lookup_in_a_table_leaves_the_number_of_programs_open(rows: int, programs: int) -> None:
+    """The table has as many rows as indices may say, however many programs there are: 9 * D, which leaves two rows, is none."""
+    lookup = jn.kernel.from_triton_c("""void emb(int *idx, float *w, float *o, int D) {
+  int r = get_program_id(0); int t = *(idx + r); int j[32] = 0 ... 32;
+  *?(j < D)(o + r * D + j) = *?(j < D)(w + t * D + j);
+}""")
+    idx = np.arange(programs, dtype=np.int32) % rows
+    proof = lookup.prove.like(programs, idx, np.zeros(rows * 30, np.float32), np.zeros(programs * 30, np.float32), 30)
+    assert proof.specification.grid == ("grid_x", "1", "1")
+    assert dict(proof.specification.extents) == {"idx": "grid_x", "w": f"{rows} * D", "o": "D * grid_x"}
+    assert f"0 <= idx[:] < {rows}" in proof.specification.assume
+    assert (proof.verdict("bounds"), proof.verdict("races"), proof.fixed) == ("proven under", "proven under", ())
+    assert not [each for each in proof.doubts if "grid_x" in each]
+
+
+def test_extents_of_what_is_indexed_have_numbers_of_programs_only_where_nothing_is_left() -> None:
+    numbers, programs = {"D": 30, "grid_x": 9}, {"grid_x"}
+    assert "D * grid_x" in candidates.extents(330, numbers, True)
+    assert "D * grid_x" in candidates.extents(330, numbers, False, programs)
+    assert candidates.extents(330, numbers, True, programs)[0] == "11 * D"
+    assert candidates.extents(270, numbers, True, programs)[0] == "D * grid_x"
+    assert "30 * grid_x" not in candidates.extents(270, {"grid_x": 9}, True, programs)
+    assert candidates.extents(330, {"D": 30, "rows": 9}, True, programs)[0] == "D * rows"
