@@ -50,7 +50,7 @@ _SHARE_OF_LAUNCHES = 10
 """As many steps as this share of a proof's are there besides, for whether conditions leave launches that execute an access."""
 _SHARE_OF_EXAMPLES = 40
 """And as many as this share for launches in which numbers wrap."""
-_SHARE_OF_SMALL = 4
+_SHARE_OF_SMALL = 10
 """And as many as this share for launches with small sizes that break a property, if terms are others for these."""
 _MAX_EXAMPLES, _MAX_ROOM = 3, 2048
 """Sizes that are known to satisfy assumptions, with which a launch that executes an access is looked for first; and the largest
