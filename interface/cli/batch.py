@@ -26,6 +26,7 @@ _SHOWN_BLOCKS = 10
 def add_batch(add: Add) -> None:
     """Add the command by `add(name, command, help)`."""
     batch = add("batch", _batch, "run a saved model over files, block by block, on one machine or many")
+    batch.set_defaults(says_what_is_lost=True)
     batch.epilog = (
         f"The exit status is 0 if all blocks are done, {_NOT_SHOWN} if they are and standard output does not take the summary, "
         f"{_FAILED} if blocks have failed or the run was interrupted, and 2 for a mistake in what was asked."

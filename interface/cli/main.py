@@ -7,15 +7,15 @@ exit status is 0, or 2 for a mistake in what was asked, or 1 for what this versi
 from __future__ import annotations
 
 import argparse
-import os
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, TextIO
 
 from ... import __version__
 from ...promotion import UserError
 from ...promotion.errors import JoineryError
-from ...runtime.host.streams import tell
+from ...runtime.host.streams import forget, tell
 from .batch import add_batch
 from .doctor import add_doctor
 from .exporting import add_exporting
@@ -32,16 +32,53 @@ def main(argv: Sequence[str] | None = None) -> int:
     Mistakes in the command line itself raise `SystemExit(2)`.
     """
     options = _options(argv)
+    with contextlib.ExitStack() as stack:
+        for stream, redirected in ((sys.stdout, contextlib.redirect_stdout), (sys.stderr, contextlib.redirect_stderr)):
+            if stream is not None and not options.says_what_is_lost:  # a process may have none
+                stack.callback((own := _Closable(stream)).flush)
+                stack.enter_context(redirected(own))
+        return _status(options)
+
+
+def _status(options: argparse.Namespace) -> int:
+    """Run a command and return its exit status."""
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
-    except BrokenPipeError:  # `joinery table | head`: the reader has what it wanted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except JoineryError as error:
         text = f"joinery {options.name}: {error}"
         tell(str(error) if error.is_formatted else wrapped(text))
         return 2 if isinstance(error, UserError) else 1
+
+
+class _Closable:
+    """A stream whose reader may have what it wanted before the end (`joinery table | head`), which is no fault.
+
+    What follows is written to nowhere, so that a command comes to its own status all the same.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            forget(self._stream)
+            return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            forget(self._stream)
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -81,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
         added = commands.add_parser(
             name, help=text, description=f"{text[0].upper()}{text[1:]}.", formatter_class=formatter
         )
-        added.set_defaults(command=command)
+        added.set_defaults(command=command, says_what_is_lost=False)
         return added
 
     add_commands(add)

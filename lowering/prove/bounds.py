@@ -11,12 +11,12 @@ from functools import partial
 
 from ..tt import types as t
 from . import claims
-from .evaluate.contexts import NotModelled, context
+from .evaluate.contexts import NotModelled, bounds_of, context
 from .evaluate.values import Pointer, Unknown
 from .found import SHOWN, Found, joined, shown
 from .launches import Confirm, Launches
-from .preparation import Access, PreparedFunction
-from .proof import NEVER, REFUTED, UNKNOWN
+from .preparation import Access, PreparedFunction, line_of
+from .proof import NEVER, REFUTED, UNKNOWN, Counterexample
 from .specify import expressions
 from .specify.specification import ParsedSpecification, Specification
 from .terms.formulas import Formula, at_least, both, negated
@@ -40,6 +40,8 @@ _LIMITS = (
 """What sizes are at most under conditions, the weakest first."""
 _OF_64_BITS = (1 << 48, "2**48")
 """What they are at most where a kernel computes in 64 bits, before these."""
+_BELOW_WRAPPING = "2**30"
+"""What the end of a loop is at most that is said not to wrap: far enough from 2**31 for usual steps."""
 _MAX_LOOSENED = 3
 """Conditions of a verdict of which weaker ones are tried: each takes making everything again."""
 _SHARE_OF_WEAKER = 40
@@ -48,6 +50,8 @@ _SHARE_OF_LAUNCHES = 10
 """As many steps as this share of a proof's are there besides, for whether conditions leave launches that execute an access."""
 _SHARE_OF_EXAMPLES = 40
 """And as many as this share for launches in which numbers wrap."""
+_SHARE_OF_SMALL = 10
+"""And as many as this share for launches with small sizes that break a property, if terms are others for these."""
 _MAX_EXAMPLES, _MAX_ROOM = 3, 2048
 """Sizes that are known to satisfy assumptions, with which a launch that executes an access is looked for first; and the largest
 number that all sizes of a new one are to be at least, so that it executes others as well."""
@@ -85,6 +89,7 @@ class Bounds:
         self._limits = (_OF_64_BITS, *_LIMITS) if has_64_bits else _LIMITS
         self._for_weaker = _QUESTIONS * limit // _SHARE_OF_WEAKER
         self._for_launches = Budget(limit, _QUESTIONS * limit // _SHARE_OF_LAUNCHES)
+        self._for_small = Budget(limit, _QUESTIONS * limit // _SHARE_OF_SMALL)
         self.examples: list[dict[str, int]] = []
 
     def steps_besides(self) -> Budget:
@@ -356,14 +361,44 @@ class Bounds:
             return found
         if not found.reason and claims.is_inside(world, access, ALWAYS):
             return Found(UNKNOWN, reason=f"its address is not shown to be a multiple of {access.size} bytes")
-        fault = claims.outside(world, access, pointer)
-        assert fault is not None
-        counterexample = self.launches.search(
-            world, "bounds", (access,), [world.access_terms(access).live, fault]
-        )
+
+        def formulas(level: Level) -> list[Formula]:
+            terms = world.access_terms(access, level)
+            fault = claims.outside(world, access, claims.known(terms.pointer))
+            assert fault is not None
+            return [terms.live, fault]
+
+        counterexample = self.searched("bounds", (access,), pointer.base, formulas)
         if counterexample is not None:
             return Found(REFUTED, counterexample=counterexample)
         return Found(UNKNOWN, reason=found.reason or self._why(access, pointer))
+
+    def searched(
+        self, prop: str, accesses: tuple[Access, ...], array: int | None, formulas: Callable[[Level], Sequence[Formula]]
+    ) -> Counterexample | None:
+        """Looks for a launch that breaks a property: with terms made for small sizes where they are others, then with any.
+
+        What is any number without conditions, as the counter of a loop that may wrap, is known where sizes are small, so that
+        the sanitizer confirms more of what is found. Steps for that are others, so that no verdict becomes unknown by it.
+
+        Args:
+            array: the parameter of which conditions there are.
+            formulas: says what breaks it, under conditions.
+        """
+        solver, budget = self.world.solver, self.world.solver.budget
+        always = formulas(ALWAYS)
+        found = None
+        for level in self.levels(array)[-1:]:
+            solver.budget = self._for_small
+            try:
+                small = formulas(level)
+                if small != always:
+                    found = self.launches.search(self.world, prop, accesses, [*self.world.level(level), *small])
+            except (NotModelled, TooLarge, RecursionError):
+                pass  # they are too long, or not known, under these conditions alone
+            finally:
+                solver.budget = budget
+        return self.launches.search(self.world, prop, accesses, always) if found is None else found
 
     def says_nothing(self, level: Level) -> str:
         """Returns the reason why there is no verdict under conditions."""
@@ -388,7 +423,23 @@ class Bounds:
         )
         if arrays:
             return f"the address depends on what is loaded from {', '.join(arrays)}; fix: assume=['0 <= {arrays[0]}[:] < n']"
-        return f"not shown to be inside: element {terms.text(pointer.offset)} (in bytes)"
+        counters = self._counters_that_may_wrap(access)
+        return f"not shown to be inside: element {terms.text(pointer.offset)} (in bytes){counters}"
+
+    def _counters_that_may_wrap(self, access: Access) -> str:
+        """Returns, as the end of a sentence, of which loop around an access the counter may wrap, and what excludes that."""
+        world, loop = self.world, access.op.parent_op()
+        run = world.run()
+        names = {atom: name for name, size in world.symbols.items() for atom in size.atoms}
+        while loop is not None:
+            if loop.name == "scf.for" and loop.parent is not None and bounds_of(run, loop) is None:
+                ev = context(run, loop.parent)
+                for atom in sorted(ev.signed(ev.integer(loop.operands[1], ())).atoms & names.keys()):
+                    fix = f"{names[atom]} <= {_BELOW_WRAPPING}"
+                    if not world.is_impossible((fix,)) and bounds_of(world.run((fix,)), loop) is not None:
+                        return f"; the counter of the loop at {line_of(loop)} may wrap; fix: assume={[fix]!r}"
+            loop = loop.parent_op()
+        return ""
 
 
 __all__ = ["Bounds", "Live"]

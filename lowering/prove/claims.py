@@ -58,18 +58,18 @@ def is_never_executed(world: World, access: Access, level: Level) -> bool:
 def is_inside(world: World, access: Access, level: Level) -> bool:
     """Returns whether an access stays inside its array."""
     terms = world.access_terms(access, level)
-    fault = outside(world, access, _known(terms.pointer))
+    fault = outside(world, access, known(terms.pointer))
     return fault is not None and world.is_impossible(level, terms.live, fault)
 
 
 def is_aligned(world: World, access: Access, level: Level) -> bool:
     """Returns whether every address of an access is a multiple of its size."""
     terms = world.access_terms(access, level)
-    fault = misaligned(world, access, _known(terms.pointer))
+    fault = misaligned(world, access, known(terms.pointer))
     return fault == FALSE or world.is_impossible(level, terms.live, fault)
 
 
-def _known(pointer: Pointer | Unknown) -> Pointer:
+def known(pointer: Pointer | Unknown) -> Pointer:
     """Returns a pointer. Raises `NotModelled`: one may be known under some conditions, and too long to look at under others."""
     if isinstance(pointer, Unknown):
         raise NotModelled(f"an address, {pointer.reason},")
@@ -84,7 +84,7 @@ def located(world: World, access: Access, level: Level) -> tuple[Formula, Pointe
     to, as arrays have fewer bytes than 2 ** 63. Guesses are made as if nothing wrapped.
     """
     terms = world.access_terms(access, level)
-    pointer = _known(terms.pointer)
+    pointer = known(terms.pointer)
     if world.run(level).wraps:
         offset = world.offsets.get((level, access))
         if offset is None:
@@ -187,6 +187,7 @@ __all__ = [
     "is_aligned",
     "is_inside",
     "is_never_executed",
+    "known",
     "lanes_meet",
     "lanes_meet_later",
     "located",

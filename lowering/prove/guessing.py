@@ -172,8 +172,9 @@ class _Guess:
         by_array = self._by_array(world)
         indexed = {name for name, accesses in by_array.items() if any(self._is_indexed(world, each) for each in accesses)}
         hinted = {name: self._hinted(name, value, grid) for name, value in elements.items()}
+        programs = names.keys() - self.numbers.keys()
         sizes = {
-            name: self._extents(name, names, [*hinted[name][0], *candidates.extents(value, names, name in indexed)])
+            name: self._extents(name, names, [*hinted[name][0], *candidates.extents(value, names, name in indexed, programs)])
             for name, value in elements.items()
         }  # fmt: skip
         sizes = {name: options for name, options in sizes.items() if options}

@@ -96,7 +96,7 @@ class AccessVerdict:
         array: the parameter that it reads or writes; "" if that is not known.
         verdict: one of `VERDICTS`.
         condition: with "proven under", assumptions that must hold besides.
-        reason: with "unknown", why.
+        reason: with "unknown", why; with "refuted", what may be assumed, if elements of the launch are no signed numbers.
         counterexample: with "refuted", a launch. With "proven under", of overflow, one that breaks the condition and in which a
             number wraps, if one was found.
     """

@@ -16,7 +16,18 @@ from .launches import Confirm
 from .order.verdicts import Order
 from .overflow import Overflow
 from .preparation import Access, PreparedFunction, ambiguous, renamed
-from .proof import INITIALISED, NEVER, ORDER, PROPERTIES, TERMINATION, UNKNOWN, AccessVerdict, Proof
+from .proof import (
+    INITIALISED,
+    NEVER,
+    ORDER,
+    PROPERTIES,
+    REFUTED,
+    TERMINATION,
+    UNKNOWN,
+    AccessVerdict,
+    Counterexample,
+    Proof,
+)
 from .races.locks import keeps_range
 from .races.verdicts import Races
 from .specify.expressions import Expression, Number, arrays_in, doubtful_divisor, names_in
@@ -185,10 +196,28 @@ class Prover:
         return fixed(self.specification, single, self.prepared.asked_axes)
 
     def _verdict(self, prop: str, access: Access, found: Found) -> AccessVerdict:
+        example = found.counterexample
+        reason = self._unsigned(example) if found.verdict == REFUTED and example is not None else found.reason
         return AccessVerdict(
-            prop, access.line, access.op.name, self._bounds.array(access), found.verdict, found.level, found.reason,
-            found.counterexample,
-        )  # fmt: skip
+            prop, access.line, access.op.name, self._bounds.array(access), found.verdict, found.level, reason, example
+        )
+
+    def _unsigned(self, example: Counterexample) -> str:
+        """Returns which elements of a launch are no signed numbers, and what excludes them; "" if there are none."""
+        ranges = self._parsed.ranges_of_contents(dict(example.sizes))
+        arrays, fixes = [], []
+        for name, value in example.contents:
+            bits = t.bit_width(t.pointee(self.prepared.parameters[self.prepared.arrays[name]].type))
+            if value >= 1 << (bits - 1):
+                low, _ = ranges.get(name, (None, None))
+                arrays.append(name)
+                fixes.append(f"{'' if low is not None and low < 0 else '0 <= '}{name}[:] < 2**{bits - 1}")
+        if not arrays:
+            return ""
+        return (
+            f"whether elements of {' and '.join(arrays)} are signed the kernel does not say, and those of this launch are not; "
+            f"fix, if they are: assume={fixes!r}"
+        )
 
     def _possible(self, verdict: AccessVerdict, live: Live) -> AccessVerdict:
         """Returns a verdict; unknown if it holds under conditions, for example those of several accesses, that leave nothing.

@@ -21,7 +21,7 @@ def refusal(text: str, stream: TextIO | None, end: str = "\n") -> str | None:
         stream.write(text + end)
         stream.flush()
     except (OSError, ValueError) as error:
-        _forget(stream)
+        forget(stream)
         return str(getattr(error, "strerror", None) or error)
     return None
 
@@ -34,7 +34,7 @@ def is_terminal(stream: TextIO | None) -> bool:
         return False
 
 
-def _forget(stream: TextIO) -> None:
+def forget(stream: TextIO) -> None:
     """Empty what a stream keeps to write it later: Python tries that when it ends, and then has an exit status of its own."""
     with contextlib.suppress(OSError, ValueError):
         number = stream.fileno()

@@ -98,28 +98,29 @@ class Initialised:
             return not any(True for _ in self._open_questions(access, level))
 
         pointer = self._bounds.pointer(access)
-        live = [partial(self._bounds.live, access)]
-        result = self._bounds.climb(pointer.base if isinstance(pointer, Pointer) else None, holds, live)
+        array = pointer.base if isinstance(pointer, Pointer) else None
+        result = self._bounds.climb(array, holds, [partial(self._bounds.live, access)])
         if result.verdict in SHOWN:
             return Found(NEVER) if is_never and not result.level else result
-        found = self._counterexample(access)
+        found = self._counterexample(access, array)
         if found is not None:
             return Found(REFUTED, counterexample=found)
         if result.reason:
             return result
-        question = next(self._open_questions(access, ALWAYS))
+        _, question = next(self._open_questions(access, ALWAYS))
         return Found(UNKNOWN, reason=f"{question.what} is not shown to be defined{self._origin(question.value)}")
 
     # Questions
 
-    def _open_questions(self, access: Access, level: Level) -> Iterator[Question]:
-        """Yields what is not shown to be defined under conditions."""
+    def _open_questions(self, access: Access, level: Level) -> Iterator[tuple[int, Question]]:
+        """Yields what is not shown to be defined under conditions, with its place among the questions."""
         world = self._bounds.world
-        for question in self._questions(access, level):
+        for number, question in enumerate(self._questions(access, level)):
             if question.undefined != FALSE and not world.is_impossible(level, question.given, question.undefined):
-                yield question
+                yield number, question
 
     def _questions(self, access: Access, level: Level) -> Iterator[Question]:
+        """Yields what is to be defined: the same values in the same order, whatever the conditions."""
         run, op = self._bounds.world.run(level), access.op
         is_own_row = access in self._own_rows
         for number, (decides, _) in enumerate(self._deciding):
@@ -171,12 +172,16 @@ class Initialised:
                 return f": it may come from a lane that {op.name} at {line_of(op)} leaves undefined{lanes}"
         return ""
 
-    def _counterexample(self, access: Access) -> Counterexample | None:
+    def _counterexample(self, access: Access, array: int | None) -> Counterexample | None:
         """Looks for a launch in which something that is not shown to be defined is not."""
         bounds = self._bounds
-        for question in itertools.islice(self._open_questions(access, ALWAYS), _MAX_SEARCHED):
-            formulas = [question.given, question.undefined]
-            found = bounds.launches.search(bounds.world, INITIALISED, (access,), formulas)
+        for number, question in itertools.islice(self._open_questions(access, ALWAYS), _MAX_SEARCHED):
+
+            def formulas(level: Level, number: int = number) -> list[Formula]:
+                same = next(itertools.islice(self._questions(access, level), number, None))
+                return [same.given, same.undefined]
+
+            found = bounds.searched(INITIALISED, (access,), array, formulas)
             decides = question.decides
             if found is None and decides is not None and _leads_to(decides, access.op):
                 found = bounds.launches.decided(decides)

@@ -108,7 +108,7 @@ class Order(Races):
         if (kind := _commuting(one.op)) is not None and kind == _commuting(two.op):
             return Found(PROVEN)  # whatever the order, the same is left, and nobody sees what was there before
         world, bounds = self._bounds.world, self._bounds
-        pointer = bounds.pointer(one)
+        array: int | None = getattr(bounds.pointer(one), "base", None)
         loops = self._loops - {*pair.shared}
 
         def formulas(level: Level, is_own: bool) -> list[Formula]:
@@ -116,13 +116,13 @@ class Order(Races):
 
         is_own = not self._is_divided and _is_in_order(pair, self._as_written)
         result = bounds.climb(
-            getattr(pointer, "base", None), lambda level: world.is_impossible(level, *formulas(level, is_own)),
+            array, lambda level: world.is_impossible(level, *formulas(level, is_own)),
             self._live(one, two), self._level(one, two),
         )  # fmt: skip
         if result.verdict in SHOWN:
             return result
         if one.op.name == "tt.store" and two.op.name == "tt.load":
-            found = bounds.launches.search(world, ORDER, (two, one), formulas((), is_own))
+            found = bounds.searched(ORDER, (two, one), array, lambda level: formulas(level, is_own))
             if found is not None:
                 return Found(REFUTED, counterexample=found)
         if result.reason:

@@ -122,8 +122,11 @@ class Races:
 
     def _counterexample(self, one: Access, two: Access) -> Found:
         world = self._bounds.world
-        formulas = claims.programs_meet(world, one, two, ())
-        found = self._bounds.launches.search(world, "races", (one, two), formulas)
+        pointer = self._bounds.pointer(one)
+        assert isinstance(pointer, Pointer)
+        found = self._bounds.searched(
+            "races", (one, two), pointer.base, lambda level: claims.programs_meet(world, one, two, level)
+        )
         return Found(UNKNOWN) if found is None else Found(REFUTED, counterexample=found)
 
     def _group(self, accesses: list[Access]) -> None:
@@ -201,7 +204,7 @@ class Races:
         )
         if result.verdict in SHOWN:
             return result
-        found = bounds.launches.search(world, "races", (access,), claims.lanes_meet(world, access, ()))
+        found = bounds.searched("races", (access,), pointer.base, lambda level: claims.lanes_meet(world, access, level))
         if found is not None:
             return Found(REFUTED, counterexample=found)
         return Found(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from math import prod
+
+from .expressions import names_in, parse_size
 
 _MAX_NAMES = 16
 _MAX_REST = 64
@@ -16,12 +18,16 @@ _MAX_FACTOR = 16
 _MAX_PRODUCTS = 12
 
 
-def extents(value: int, numbers: Mapping[str, int], is_indexed: bool = False) -> list[str]:
+def extents(
+    value: int, numbers: Mapping[str, int], is_indexed: bool = False, programs: Set[str] = frozenset()
+) -> list[str]:  # fmt: skip
     """Returns sizes of which an array of `value` elements may be, the likeliest first, and last the number itself.
 
     Buffers are often a little longer than what is used of them, so sizes that leave a few elements count, too.
 
-    is_indexed: whether indices are loaded, which reach as far as the array does: a number of times a size leaves nothing then.
+    is_indexed: whether indices are loaded, which reach as far as the array does: a number of times a size leaves nothing then,
+        and neither do sizes with `programs`, names of numbers of programs, which say nothing of where indices lead, and are
+        not multiplied by a number.
     """
     names = [name for name, number in list(numbers.items())[:_MAX_NAMES] if number > 0]
     found: list[tuple[bool, bool, int, int, str]] = []
@@ -63,6 +69,11 @@ def extents(value: int, numbers: Mapping[str, int], is_indexed: bool = False) ->
                 if len({one, two, three}) == 3 and b >= c:
                     add((a - 1) * b + c, 3, f"({one} - 1) * {two} + {three}")
         add(a + 1, 6, f"{one} + 1")
+    if is_indexed:
+        found = [
+            each for each in found
+            if not (each[1] or each[-1][0].isdigit()) or programs.isdisjoint(names_in(parse_size(each[-1], "extent")))
+        ]  # fmt: skip
     return list(dict.fromkeys([*[text for *_, text in sorted(found)], str(value)]))
 
 

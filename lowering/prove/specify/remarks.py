@@ -88,16 +88,19 @@ def doubts(
     for axis, text in enumerate(specification.grid):
         if axis in axes and parse_size(text, "grid") == Number(1):
             found.append(f"grid, axis {'xyz'[axis]}: 1: as in the launch; nothing is said of several programs")
-    programs = {axis.value for axis in specification.parsed().grid if isinstance(axis, Number)}
-    own = {*factors(own), *programs}
+    grid = specification.parsed().grid
+    own = {*factors(own), *[axis.value for axis in grid if isinstance(axis, Number)]}
+    programs = {axis.name for axis in grid if isinstance(axis, Name)} - numbers.keys()
     for name, text in specification.extents:
         size = parse_size(text, f"extent of {name}")
-        if not _is_usual(size, numbers, own):
+        has_blocks = _has_blocks(size, programs)
+        if has_blocks or not _is_usual(size, {*numbers, *programs}, own):
             own_ = f"the launch's array has {elements[name]} elements" if name in elements else "chosen to fit the launch"
             simple = [one for one, number in numbers.items() if number == elements.get(name)]
             other = f"; {' and '.join(simple)} had that value, too" if simple else ""
-            is_product = _is_usual(size, numbers, None)
+            is_product = _is_usual(size, {*numbers, *programs}, None)
             why = "the kernel has no such number" if is_product else "no product of sizes"
+            why = "so many elements for each program" if is_product and has_blocks else why
             found.append(f"extent of {name}: {text}: {why}, and may be fitted to a fault; {own_}{other}")
     for text in specification.assume:
         assumption = parse_assumption(text)
@@ -116,31 +119,50 @@ def factors(own: Collection[int]) -> frozenset[int]:
     return frozenset([1, *own, *[one * two for one in own for two in own]])
 
 
-def is_usual_extent(text: str, numbers: Mapping[str, int], own: Collection[int]) -> bool:
+def is_usual_extent(text: str, sizes: Collection[str], own: Collection[int]) -> bool:
     """Returns whether an extent is a product of sizes and of a kernel's own factors, or what rows with a stride reach to."""
-    return _is_usual(parse_size(text, "extent"), numbers, own)
+    return _is_usual(parse_size(text, "extent"), sizes, own)
 
 
-def _is_usual(size: Expression, numbers: Mapping[str, int], factors: Collection[int] | None) -> bool:
-    """Returns whether a size is a product of parameters and of factors, or what rows with a stride reach to.
+def _is_usual(size: Expression, sizes: Collection[str], factors: Collection[int] | None) -> bool:
+    """Returns whether a size is a product of sizes and of factors, or what rows with a stride reach to.
 
-    factors: numbers that there may be; None: any.
+    sizes: names of parameters and of the grid. factors: numbers that there may be; None: any.
     """
     match size:
         case Call("+", Call("*", Call("-", rows, Number(1)), stride), columns):
             parts = (rows, stride, columns)
-            return all(_is_product(each, numbers, factors) for each in parts) and not isinstance(columns, Number)
-    return _is_product(size, numbers, factors) and any(True for _ in names_in(size))
+            return all(_is_product(each, sizes, factors) for each in parts) and not isinstance(columns, Number)
+    return _is_product(size, sizes, factors) and any(True for _ in names_in(size))
 
 
-def _is_product(size: Expression, numbers: Mapping[str, int], factors: Collection[int] | None) -> bool:
+def _has_blocks(size: Expression, programs: Collection[str]) -> bool:
+    """Returns whether numbers of programs are multiplied by a number, as the extent is that a missing mask needs."""
+    match size:
+        case Call("*", left, right):
+            names, parts = {*names_in(size)}, (left, right)
+            has_number = any(isinstance(each, Number) and each.value != 1 for each in _factors_of(size))
+            return (has_number and not names.isdisjoint(programs)) or any(_has_blocks(each, programs) for each in parts)
+        case Call(_, left, right):
+            return _has_blocks(left, programs) or _has_blocks(right, programs)
+    return False
+
+
+def _factors_of(size: Expression) -> list[Expression]:
+    match size:
+        case Call("*", left, right):
+            return [*_factors_of(left), *_factors_of(right)]
+    return [size]
+
+
+def _is_product(size: Expression, sizes: Collection[str], factors: Collection[int] | None) -> bool:
     match size:
         case Name(name):
-            return name in numbers
+            return name in sizes
         case Number(value):
             return factors is None or value in factors
         case Call("*", left, right):
-            return _is_product(left, numbers, factors) and _is_product(right, numbers, factors)
+            return _is_product(left, sizes, factors) and _is_product(right, sizes, factors)
     return False
 
 

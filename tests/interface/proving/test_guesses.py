@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("z3")
 
+from joinery.lowering.prove.specify import candidates
 from joinery.lowering.prove.specify.remarks import doubts, fixed
 from joinery.lowering.prove.specify.specification import Specification
 
@@ -75,6 +76,7 @@ def test_an_extent_of_whole_blocks_is_marked_where_a_mask_is_missing() -> None:
     text = _TILE.replace("MASK", "slt").replace(", %inside :", " :")
     proof = jn.kernel.from_ttir(text).prove.like(8, np.zeros(1024, np.float32), 1024)
     (doubt,) = proof.doubts
+    assert doubt.startswith("extent of y: 128 * grid_x: so many elements for each program, and may be fitted to a fault")
     assert "n had that value, too" in doubt
 
 
@@ -91,6 +93,33 @@ def test_which_extents_are_natural(extent: str, is_natural: bool) -> None:
     specification = Specification.of((), {"x": extent}, "n")
     found = doubts(specification, {"x": 50}, {"n": 3, "m": 7, "k": 2}, {}, (3, 4, 32), (0,))
     assert (found == ()) == is_natural, found
+
+
+@pytest.mark.parametrize(
+    ("extent", "is_natural"),
+    [
+        ("n * grid_x", True), ("grid_x", True), ("(grid_x - 1) * m + k", True), ("32 * grid_x", False), ("grid_y", False),
+        ("grid_x + 1", False), ("(grid_x - 1) * m + 3", False), ("grid_x - 1", False), ("5 * grid_x", False),
+        ("n * grid_z", False), ("grid_x * m + 32", False), ("32 * n * grid_x", False), ("n * (32 * grid_x)", False),
+        ("1 * grid_x", True), ("(grid_x - 1) * m + 4 * k", True), ("(grid_x - 1) * (4 * m) + k", False),
+    ],
+)  # fmt: skip
+def test_numbers_of_programs_are_sizes_where_the_grid_has_their_names(extent: str, is_natural: bool) -> None:
+    specification = Specification.of((), {"x": extent}, ("grid_x", "n", "cdiv(n, 32)"))
+    found = doubts(specification, {"x": 50}, {"n": 3, "m": 7, "k": 2}, {}, (3, 4, 32), (0,))
+    assert (found == ()) == is_natural, found
+
+
+def test_a_guess_of_rows_with_strides_has_no_mark() -> None:
+    """How many rows there are no number of the kernel says: it is the number of programs."""
+    rows = jn.kernel.from_triton_c("""void rows(float *y, float *x, int sx, int sy, int n) {
+  int r = get_program_id(0); int j[64] = 0 ... 64;
+  *?(j < n)(y + r * sy + j) = *?(j < n)(x + r * sx + j);
+}""")
+    proof = rows.prove.like(6, np.zeros(6 * 50, np.float32), np.zeros(6 * 40, np.float32), 40, 50, 37)
+    assert proof.specification.grid == ("grid_x", "1", "1")
+    assert all("grid_x" in extent for _, extent in proof.specification.extents)
+    assert proof.doubts == ()
 
 
 @pytest.mark.parametrize(
@@ -438,3 +467,29 @@ def test_a_table_has_all_elements_that_its_indices_reach(elements: int, n: int) 
     assert {proof.verdict("bounds"), proof.verdict("races")} <= {*_SHOWN}
     assert dict(proof.specification.extents)["x"] == str(elements)
     assert not {each for each in proof.fixed if each.startswith("n ")}
+
+
+@pytest.mark.parametrize(("rows", "programs"), [(11, 9), (11, 18), (100, 11), (9, 90)])
+def test_a_lookup_in_a_table_leaves_the_number_of_programs_open(rows: int, programs: int) -> None:
+    """The table has as many rows as indices may say, however many programs there are: 9 * D, which leaves two rows, is none."""
+    lookup = jn.kernel.from_triton_c("""void emb(int *idx, float *w, float *o, int D) {
+  int r = get_program_id(0); int t = *(idx + r); int j[32] = 0 ... 32;
+  *?(j < D)(o + r * D + j) = *?(j < D)(w + t * D + j);
+}""")
+    idx = np.arange(programs, dtype=np.int32) % rows
+    proof = lookup.prove.like(programs, idx, np.zeros(rows * 30, np.float32), np.zeros(programs * 30, np.float32), 30)
+    assert proof.specification.grid == ("grid_x", "1", "1")
+    assert dict(proof.specification.extents) == {"idx": "grid_x", "w": f"{rows} * D", "o": "D * grid_x"}
+    assert f"0 <= idx[:] < {rows}" in proof.specification.assume
+    assert (proof.verdict("bounds"), proof.verdict("races"), proof.fixed) == ("proven under", "proven under", ())
+    assert not [each for each in proof.doubts if "grid_x" in each]
+
+
+def test_extents_of_what_is_indexed_have_numbers_of_programs_only_where_nothing_is_left() -> None:
+    numbers, programs = {"D": 30, "grid_x": 9}, {"grid_x"}
+    assert "D * grid_x" in candidates.extents(330, numbers, True)
+    assert "D * grid_x" in candidates.extents(330, numbers, False, programs)
+    assert candidates.extents(330, numbers, True, programs)[0] == "11 * D"
+    assert candidates.extents(270, numbers, True, programs)[0] == "D * grid_x"
+    assert "30 * grid_x" not in candidates.extents(270, {"grid_x": 9}, True, programs)
+    assert candidates.extents(330, {"D": 30, "rows": 9}, True, programs)[0] == "D * rows"
