@@ -10,7 +10,10 @@ from ....graph.ops.building import apply
 from ....graph.protocols import SymbolLike
 from ....graph.symbol import Symbol
 from ....promotion.dtype import float32, float64
-from ...schedule.interleaving import MAX_PARTS, MIN_ROWS
+from ...schedule.interleaving import MIN_ROWS
+
+MAX_SIDE = 4
+"""The most rows and columns of such a matrix: of more, blocks of a product are filled well enough."""
 
 
 def is_narrow_product(symbol: Symbol) -> bool:
@@ -25,7 +28,7 @@ def is_narrow_product(symbol: Symbol) -> bool:
     steps, columns = matrix.shape
     if not isinstance(steps, int) or not isinstance(columns, int):
         return False
-    if not 1 <= min(steps, columns) <= max(steps, columns) <= MAX_PARTS:
+    if not 1 <= min(steps, columns) <= max(steps, columns) <= MAX_SIDE:
         return False
     return not isinstance(rows.shape[-2], int) or rows.shape[-2] >= MIN_ROWS
 
