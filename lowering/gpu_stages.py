@@ -56,6 +56,10 @@ class NvptxBackend:
     def sorted_bytes(self) -> int:
         return 0
 
+    @property
+    def has_short_rows(self) -> bool:
+        return False
+
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         plan = replace(scheduled.plan, steps=in_order(scheduled.plan.steps))
         layouts = tuple(ConstantLayout(buffer.symbol, "plain") for buffer in plan.constants)

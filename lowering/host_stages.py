@@ -46,6 +46,10 @@ class HostBackend:
     def sorted_bytes(self) -> int:
         return LONGEST_SORTED_BYTES if self.target.compresses else MAX_SORTED_BYTES
 
+    @property
+    def has_short_rows(self) -> bool:
+        return self.target.picks_lanes
+
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         kernels = options.schedule.kernels
 

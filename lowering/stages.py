@@ -151,6 +151,10 @@ class Backend(Protocol[L]):
     def sorted_bytes(self) -> int:
         """The longest line that a program puts in order in its block; 0 for targets whose programs work in memory."""
 
+    @property
+    def has_short_rows(self) -> bool:
+        """Whether a program computes several rows of few elements at a time as fast as long ones."""
+
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         """Choose how constants are stored, and by which algorithm convolutions read them."""
 

@@ -57,6 +57,11 @@ class HostTarget:
         return self.is_x86 and self.vector_bytes == 64 and self.has("avx512f")
 
     @property
+    def picks_lanes(self) -> bool:
+        """Whether one instruction picks lanes of two whole registers (`vpermt2ps`), and loads have masks."""
+        return self.is_x86 and self.vector_bytes == 64 and self.has("avx512f")
+
+    @property
     def interleaves_bytes(self) -> bool:
         """Whether it multiplies four bytes at a time (`vpdpbusd`), and one instruction picks bytes of two whole registers."""
         return self.is_x86 and self.vector_bytes == 64 and self.has("avx512vnni", "avx512vbmi", "avx512bw")

@@ -31,7 +31,7 @@ from .parts.long_scans import is_long_scan, scan_in_parts
 from .parts.long_scatters import is_long_scatter, scatter_in_parts
 from .parts.narrow_columns import is_of_narrow_columns, reduced_in_wide_columns
 from .products.grouped_convolutions import is_narrow_in_groups, sum_over_planes
-from .products.narrow_products import is_narrow_product, sum_of_products
+from .products.narrow_products import is_narrow, sum_of_products
 from .ratios import is_arctangent_of_ratio
 from .sorted_lines import is_sorted_in_memory, is_sorted_whole, sorted_in_memory, sorted_whole
 from .transformed_lines import is_transform_of_lines, transformed_whole
@@ -64,7 +64,7 @@ def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
     is_composite = symbol.op.kind == "composite" and not is_wide(symbol)
     if is_composite or _is_long_reduction(symbol) or _is_widened_product(symbol) or is_arctangent_of_ratio(symbol):
         return True
-    return lines.columns and (is_narrow_product(symbol) or is_narrow_in_groups(symbol) or _has_parts(symbol))
+    return lines.columns and (is_narrow(symbol, lines.short_rows) or is_narrow_in_groups(symbol) or _has_parts(symbol))
 
 
 def _has_parts(symbol: Symbol) -> bool:
@@ -103,8 +103,8 @@ def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], lines: WholeLines) -> tu
                 result = _made(sorted_in_memory(symbol, operands[0]))
             elif lines.transforms and is_transform_of_lines(symbol):
                 result = _made(transformed_whole(symbol, operands[0]))
-            elif lines.columns and is_narrow_product(symbol):
-                result = _made(sum_of_products(*operands))
+            elif lines.columns and is_narrow(symbol, lines.short_rows):
+                result = _made(sum_of_products(*operands, lines.short_rows))
             elif lines.columns and is_narrow_in_groups(symbol):
                 result = _made(sum_over_planes(*operands))
             elif lines.columns and _has_parts(symbol):

@@ -14,11 +14,13 @@ class WholeLines(NamedTuple):
             than those of products, which all devices compute.
         columns: whether they store the columns of a narrow product together, and combine parts of long sums of products,
             scans and counts. In reproducible numerics products are chains, and rows are scanned in one order on all devices.
+        short_rows: whether, besides, rows of few elements are computed several at a time, each lane with what its row reads.
     """
 
     sorted_bytes: int = 0
     transforms: bool = False
     columns: bool = False
+    short_rows: bool = False
 
 
 NO_LINES = WholeLines()

@@ -34,7 +34,7 @@ from .groups import (
     reshaped_map,
 )
 from .indexing import AxisMap
-from .interleaving import interleaves
+from .interleaving import adds_outer_products, interleaves
 from .views import is_counting, storage_point, storage_root
 
 MAX_DEPTH = 96
@@ -87,6 +87,7 @@ class Grouping:
         self.group_of: dict[int, Group] = {}
         self.sealed: set[int] = set()  # members nothing may join
         self.interleaved: set[int] = set()  # floating concatenations that one kernel stores, and what is computed of them
+        self.sums: set[int] = set()  # of these, sums of outer products, each element of which takes many steps
         self.stored: dict[int, int] = {}  # storage root -> mask of the groups that write it
         self.must_store: set[int] = set()  # floating symbols that must be stored; storage.py chooses where
         self.parts: dict[int, list[PartStore]] = {}  # group bit -> its stores into concatenations
@@ -222,8 +223,11 @@ class Grouping:
                 cost += self.cost[operand.id]
                 if self.depth[operand.id] >= depth:
                     depth = self.depth[operand.id] + 1
-        if symbol.op.kind == "map" and any(operand.id in self.interleaved for operand in symbol.inputs):
-            self.interleaved.add(symbol.id)
+        if symbol.op.kind == "map":
+            if adds_outer_products(symbol) or any(operand.id in self.sums for operand in symbol.inputs):
+                self.sums.add(symbol.id)
+            if symbol.id in self.sums or any(operand.id in self.interleaved for operand in symbol.inputs):
+                self.interleaved.add(symbol.id)
         self.direct[symbol.id] = before
         self.cost[symbol.id] = min(cost + op_cost(symbol), 1 << 20)
         if symbol.op.name == "concat":  # the choice of its first part is that of the last one to be made
@@ -392,7 +396,7 @@ class Grouping:
             self.direct[symbol.id] = self.dependency(operand)
             self.cost[symbol.id] = 1
             return
-        if symbol.op.name not in ("slice", "flip"):
+        if symbol.op.name not in ("slice", "flip") or operand.id in self.sums:  # lanes would each compute all that they read
             self.require_stored(operand)
         elif operand.id in self.interleaved and not is_one(symbol.shape[-1]):  # one column is one part
             self.interleaved.add(symbol.id)

@@ -63,6 +63,15 @@ def _is_short_or_large(symbol: Symbol) -> bool:
     return len(sizes) == len(symbol.shape) and math.prod(sizes) * symbol.dtype.itemsize >= LARGE_BYTES
 
 
+def adds_outer_products(symbol: Symbol) -> bool:
+    """Returns whether a symbol adds a product of columns with rows, as a product with a small matrix does for each step."""
+    if symbol.op.name != "multiply_add" or len(symbol.shape) < 2:
+        return False
+    left, right = (operand.shape for operand in symbol.inputs[:2])
+    is_outer = len(left) > 1 and is_one(left[-1]) and len(right) > 1 and is_one(right[-2])
+    return is_outer and not is_one(symbol.shape[-2])  # a tap of the only channel has one row
+
+
 def _adds_ones(symbol: Symbol) -> bool:
     """Returns whether a symbol is a reshape that only adds and removes dimensions of one element."""
     if symbol.op.name != "reshape":

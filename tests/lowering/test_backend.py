@@ -44,6 +44,7 @@ class Texts:
 class InterpreterBackend:
     target = InterpreterTarget()
     sorted_bytes = 0
+    has_short_rows = False
 
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         plan = scheduled.plan

@@ -1,6 +1,8 @@
-"""Products with few columns, as of points or colors with a matrix: sums of products, for which each lane has a row.
+"""Products of many rows with a small matrix, as of points, or of many small matrices: sums of products, element by element.
 
-A product of blocks would be one of blocks that are filled up, mostly with zeros, and would store its columns one by one.
+A product of blocks would be one of blocks that are filled up, mostly with zeros, and would store its columns one by one. Where
+rows of few elements are computed several at a time, each lane has an element of the result; elsewhere a row, and columns are
+put side by side.
 """
 
 from __future__ import annotations
@@ -9,47 +11,102 @@ from ....graph.dims.dim import Dim
 from ....graph.ops.building import apply
 from ....graph.protocols import SymbolLike
 from ....graph.symbol import Symbol
+from ....graph.types import Shape
 from ....promotion.dtype import float32, float64
 from ...schedule.interleaving import MIN_ROWS
 
 MAX_SIDE = 4
-"""The most rows and columns of such a matrix: of more, blocks of a product are filled well enough."""
+"""The most rows and columns of a matrix that many rows are multiplied with, if each lane has a row."""
+MAX_STEPS, MAX_REACH, REGISTER = 8, 3, 64
+"""The most steps of a sum of which each lane has an element; the most for each column, as lanes read from as many registers of
+memory; and the bytes of a register, which rows have less of, and small matrices not more."""
 
 
-def is_narrow_product(symbol: Symbol) -> bool:
-    """Returns whether a symbol is a product of rows with a matrix of few rows and columns, which are stored side by side."""
+def is_narrow(symbol: Symbol, short_rows: bool) -> bool:
+    """Returns whether a symbol is a product of many rows with a small matrix, or of many small matrices.
+
+    short_rows: whether rows of few elements are computed several at a time.
+    """
     if symbol.op.name != "matmul" or symbol.dtype not in (float32, float64) or symbol.attrs["accumulate"] is not symbol.dtype:
         return False
-    if symbol.attrs["precision"] != "ieee":
+    if symbol.attrs["precision"] != "ieee" or any(operand.dtype is not symbol.dtype for operand in symbol.inputs):
         return False
-    rows, matrix = symbol.inputs
-    if len(matrix.shape) != 2 or len(rows.shape) < 2 or any(operand.dtype is not symbol.dtype for operand in symbol.inputs):
+    left, right = (operand.shape for operand in symbol.inputs)
+    if short_rows and (_is_of_short_rows(symbol.dtype.itemsize, left, right) or _is_of_small_matrices(symbol, left, right)):
+        return True
+    return _is_of_few_columns(left, right)
+
+
+def _is_of_few_columns(left: Shape, right: Shape) -> bool:
+    """Returns whether each column of a product may be a vector of many rows."""
+    if len(right) != 2 or len(left) < 2:
         return False
-    steps, columns = matrix.shape
+    steps, columns = right
     if not isinstance(steps, int) or not isinstance(columns, int):
         return False
-    if not 1 <= min(steps, columns) <= max(steps, columns) <= MAX_SIDE:
+    return 1 <= min(steps, columns) <= max(steps, columns) <= MAX_SIDE and _are_many(left[-2])
+
+
+def _are_many(rows: int | Dim) -> bool:
+    return not isinstance(rows, int) or rows >= MIN_ROWS
+
+
+def _is_of_short_rows(itemsize: int, left: Shape, right: Shape) -> bool:
+    """Returns whether a product has many rows of few elements, all with one matrix."""
+    if len(right) != 2 or len(left) < 2:
         return False
-    return not isinstance(rows.shape[-2], int) or rows.shape[-2] >= MIN_ROWS
+    steps, columns = right
+    if not isinstance(steps, int) or not isinstance(columns, int) or not _are_many(left[-2]):
+        return False
+    return 2 <= columns < REGISTER // itemsize and 1 <= steps <= min(MAX_STEPS, MAX_REACH * columns)
 
 
-def sum_of_products(x: SymbolLike, matrix: SymbolLike) -> SymbolLike:
-    """Returns the product of rows with a matrix, of which each column is a sum along the steps, begun with 0."""
+def _is_of_small_matrices(symbol: Symbol, left: Shape, right: Shape) -> bool:
+    """Returns whether a product is one of many pairs of matrices, of which a register holds several results."""
+    if len(left) != len(right) or len(left) < 3 or not _are_many(left[-3]) or left[:-2] != right[:-2]:
+        return False
+    rows, steps, columns = *left[-2:], right[-1]
+    if not isinstance(rows, int) or not isinstance(steps, int) or not isinstance(columns, int):
+        return False
+    sides = [side for side in (rows, columns) if side > 1]
+    few = 2 <= rows * columns <= REGISTER // symbol.dtype.itemsize
+    return few and 1 <= steps <= MAX_REACH * min(sides)
+
+
+def sum_of_products(x: SymbolLike, y: SymbolLike, short_rows: bool) -> SymbolLike:
+    """Returns a narrow product as sums along its steps, begun with 0."""
+    if not short_rows:
+        return _side_by_side(x, y)
+    steps = x.shape[-1]
+    assert isinstance(steps, int)
+    total: SymbolLike | None = None
+    for step in range(steps):
+        column, row = _part(x, (-1, step)), _part(y, (-2, step))
+        total = apply("multiply_add", column, row, 0.0 if total is None else total)
+    assert total is not None
+    return total
+
+
+def _part(of: SymbolLike, *taken: tuple[int, int]) -> SymbolLike:
+    """Returns the part of a tensor with one position along an axis, or along several."""
+    starts, stops = [0] * len(of.shape), list(of.shape)
+    for axis, position in taken:
+        starts[axis], stops[axis] = position, position + 1
+    return apply("slice", of, starts=tuple(starts), stops=tuple(stops), steps=(1,) * len(starts))
+
+
+def _side_by_side(x: SymbolLike, matrix: SymbolLike) -> SymbolLike:
+    """Returns a product of which each column is a sum by itself."""
     steps, columns = matrix.shape
-    rank = len(x.shape)
     assert isinstance(steps, int)
     assert isinstance(columns, int)
-
-    def part(of: SymbolLike, starts: tuple[int, ...], stops: tuple[int | Dim, ...]) -> SymbolLike:
-        return apply("slice", of, starts=starts, stops=stops, steps=(1,) * len(starts))
-
-    parts = [part(x, (*(0,) * (rank - 1), step), (*x.shape[:-1], step + 1)) for step in range(steps)]
+    parts = [_part(x, (-1, step)) for step in range(steps)]
     found = []
     for column in range(columns):
         total: SymbolLike | None = None
         for step, each in enumerate(parts):
-            product = apply("mul", each, part(matrix, (step, column), (step + 1, column + 1)))
+            product = apply("mul", each, _part(matrix, (0, step), (1, column)))
             total = apply("add", product, 0.0 if total is None else total)
         assert total is not None
         found.append(total)
-    return found[0] if columns == 1 else apply("concat", *found, axis=rank - 1)
+    return found[0] if columns == 1 else apply("concat", *found, axis=len(x.shape) - 1)

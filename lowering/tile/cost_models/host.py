@@ -41,6 +41,8 @@ many."""
 WIDEST_MAP_BLOCK = 4096
 MANY_FACTORS, MIN_KEPT_COLUMNS = 16, 64
 """Bytes of factors for each column from which on it counts that they stay in a cache; the least columns of a block then."""
+SMALL_BLOCK = 64
+"""Elements of all positions along two axes, as of a small matrix, up to which a program takes positions of a third one, too."""
 LONGEST_WHOLE_ROW = 16384
 TRANSPOSE_TILE = 64
 TRANSPOSED_COPY = 1 << 16
@@ -217,9 +219,16 @@ def _map_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     size = min(size, _kept_columns(nest, inner, outer, limits))
     if size >= PROGRAM_ELEMENTS:
         return ((inner, size),)
-    rows = 1 if outer is None else capped(nest.axes[outer].extent, PROGRAM_ELEMENTS // size)
     blocks = [(inner, size)] if size > 1 else []
-    return ((outer, rows), *blocks) if outer is not None and rows > 1 else tuple(blocks)
+    around = [axis for axis in range(len(nest.axes)) if axis != inner]
+    while outer is not None:
+        rows = capped(nest.axes[outer].extent, PROGRAM_ELEMENTS // size)
+        blocks = [(outer, rows), *blocks] if rows > 1 else blocks
+        size *= rows
+        around.remove(outer)
+        is_small = size <= SMALL_BLOCK and type(nest.axes[outer].extent) is int
+        outer = next_axis(nest, inner, around) if is_small and around else None
+    return tuple(blocks)
 
 
 def _kept_columns(nest: Nest, inner: int, outer: int | None, limits: HostLimits) -> int:

@@ -446,7 +446,7 @@ class LoopNests:
         return self.ev.is_affine(pointers, above[-1]) and 0 < stride_of(pointers, above[-1]) <= extent  # masks end rows earlier
 
     def _store_short_rows(self, pointers: Pointers, value: Node, bounds: Sequence[Bound], streaming: bool) -> bool:
-        if row_dims(self.ev, pointers, bounds) is None or self.reused_values([value], pointers.shape):
+        if not row_dims(self.ev, pointers, bounds) or self.reused_values([value], pointers.shape):
             return False
         self.materialize_operands([value])
         rows = short_rows(self.ev, pointers, value, bounds, self._vector([value]))
@@ -454,7 +454,7 @@ class LoopNests:
             return False
         self.ev.prefetching, rows.past = set(), streaming
         with ExitStack() as stack:
-            rows.store(self.outer(stack, pointers.shape, rows.dims, bounds, rows.nodes))
+            rows.store(self.outer(stack, pointers.shape, (rows.dims.along, *rows.dims.inner), bounds, rows.nodes))
         return True
 
     def _store_flat(self, pointers: Pointers, value: Node, mask: Node | None, streaming: bool) -> bool:

@@ -10,8 +10,9 @@ single rows would have most lanes idle, and LLVM would not merge several.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import NamedTuple
 
 from .....promotion.dataclass import dataclass
@@ -36,7 +37,7 @@ from .coordinates import (
 from .lane_masks import only_first_lane
 from .vector_loop import vector_loop
 
-MAX_VECTORS = 8
+MAX_VECTORS = 12
 """The most vectors that are filled by whole rows and computed in one iteration."""
 _REACH = 4
 """The most vectors of memory that the elements of one vector are picked from."""
@@ -49,33 +50,60 @@ class _NotReadError(Exception):
     """A value is not read in vectors of several rows."""
 
 
+class Dims(NamedTuple):
+    """The dimensions of a block that are its rows, `along`, and their elements, `inner`, of the extents `sizes`."""
+
+    along: int
+    inner: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def columns(self) -> int:
+        """How many elements a row has. They are its columns."""
+        return math.prod(self.sizes)
+
+    def vectors(self, lanes: int) -> int:
+        """Returns how many vectors are filled by whole rows."""
+        return self.columns // math.gcd(self.columns, lanes)
+
+    def position(self, column: int) -> tuple[int, ...]:
+        """Returns the coordinates of a column along the inner dimensions."""
+        found: list[int] = []
+        for size in reversed(self.sizes):
+            found.append(column % size)
+            column //= size
+        return tuple(reversed(found))
+
+
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """How what is read lies in memory: elements from row to row and from column to column, and the columns that are read."""
+    """How what is read lies in memory: elements from row to row, those of the columns from the row's beginning, and which
+    columns are read."""
 
     row: int
-    column: int
     columns: tuple[int, ...]
+    is_on: tuple[bool, ...]
 
     @property
     def last(self) -> int:
-        return max(self.column * column for column in self.columns)
+        return max(at for at, is_on in zip(self.columns, self.is_on, strict=True) if is_on)
 
 
 @dataclass(frozen=True, slots=True)
 class _Location:
-    """A node in a nest: the coordinates of its dimensions, and which of these are the rows and the columns."""
+    """A node in a nest: the coordinates of its dimensions, which of these are the rows, and which the inner ones."""
 
     coordinates: Coordinates
     row: int | None
-    column: int | None
+    inner: tuple[int | None, ...]
 
     def through(self, view: View) -> _Location:
         """Returns where what a view reads is evaluated."""
-        row, column = (
-            view.dims.index(dim) if dim is not None and dim in view.dims else None for dim in (self.row, self.column)
-        )
-        return _Location(Evaluator.through(view, self.coordinates), row, column)
+        row, *inner = (view.dims.index(d) if d is not None and d in view.dims else None for d in (self.row, *self.inner))
+        return _Location(Evaluator.through(view, self.coordinates), row, tuple(inner))
+
+
+_SCALAR = _Location((), None, ())
 
 
 @dataclass(slots=True)
@@ -87,69 +115,74 @@ class _Vector:
     values: dict[tuple[object, ...], V] = field(default_factory=dict)
 
 
-class RowDims(NamedTuple):
-    """The dimensions of a block that are its rows and columns, and how many columns there are."""
-
-    along: int
-    across: int
-    columns: int
-
-
-def row_dims(ev: Evaluator, pointers: Pointers, bounds: Sequence[Bound]) -> RowDims | None:
-    """Returns the dimensions of a block of rows that follow one another and are shorter than a vector; None for any other.
+def row_dims(ev: Evaluator, pointers: Pointers, bounds: Sequence[Bound]) -> list[Dims]:
+    """Returns the dimensions of a block of rows that follow one another and are shorter than a vector: the shortest rows first.
 
     Bytes and vectors of several rows are picked by one instruction of AVX-512, and read under masks.
     """
     target, shape = ev.target, pointers.shape
     size = memory_size(pointers.pointee)
-    wanted = {1: ("avx512vbmi", "avx512bw"), 2: ("avx512bw",)}.get(size, ("avx512f",))
+    wanted = {1: ("avx512vbmi", "avx512bw"), 2: ("avx512bw",)}.get(size, ())
     long = [d for d, extent in enumerate(shape) if extent > 1]
-    if not target.is_x86 or target.vector_bytes != 64 or not target.has(*wanted) or len(long) < 2 or pointers.rest is not None:
-        return None
-    along, across = long[-2:]
-    limits = [bound.limit for bound in bounds if bound.dim == across]
-    if not all(is_constant(limit) for limit in limits):
-        return None
-    columns = min([shape[across], *[integer(limit) for limit in limits]])
-    if columns < 2 or columns * size >= target.vector_bytes:
-        return None
-    if stride_of(pointers, across) != 1 or stride_of(pointers, along) != columns:
-        return None
-    return RowDims(along, across, columns)
+    found: list[Dims] = []
+    if not target.picks_lanes or not target.has(*wanted) or pointers.rest is not None:
+        return found
+    inner: list[int] = []
+    sizes: list[int] = []
+    while len(long) > 1:
+        dim = long.pop()
+        extent = _extent(shape[dim], bounds, dim)
+        if extent is None or extent < 2 or stride_of(pointers, dim) != math.prod(sizes):
+            break
+        inner.insert(0, dim)
+        sizes.insert(0, extent)
+        dims = Dims(long[-1], tuple(inner), tuple(sizes))
+        if dims.columns * size >= target.vector_bytes:
+            break
+        if stride_of(pointers, dims.along) == dims.columns:
+            found.append(dims)
+    return found
+
+
+def _extent(size: int, bounds: Sequence[Bound], dim: int) -> int | None:
+    """Returns how many positions of a dimension there are; None where that is known at launch only."""
+    limits = [bound.limit for bound in bounds if bound.dim == dim]
+    return min([size, *[integer(limit) for limit in limits]]) if all(is_constant(limit) for limit in limits) else None
 
 
 def short_rows(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound], lanes: int) -> ShortRows | None:
     """Returns how to store a block of rows of fewer elements than there are lanes; None for any other."""
-    dims = row_dims(ev, pointers, bounds)
-    if dims is None or dims.columns >= lanes:
-        return None
-    count = dims.columns // math.gcd(dims.columns, lanes)
-    if count > MAX_VECTORS or count * lanes // dims.columns > pointers.shape[dims.along]:
-        return None
-    found = ShortRows(ev, pointers, value, bounds, dims, lanes)
-    try:
-        found.check()
-    except _NotReadError:
-        return None
-    return found
+    for dims in row_dims(ev, pointers, bounds):
+        count, extent = dims.vectors(lanes), _extent(pointers.shape[dims.along], bounds, dims.along)
+        if dims.columns >= lanes or count > MAX_VECTORS:
+            continue
+        if count * lanes // dims.columns > (pointers.shape[dims.along] if extent is None else extent):
+            continue  # whole vectors have more rows than there are: those of the dimension around it may be enough
+        found = ShortRows(ev, pointers, value, bounds, dims, lanes)
+        try:
+            found.check()
+        except _NotReadError:
+            continue
+        return found
+    return None
 
 
 class ShortRows:
-    """A store of a block whose last two dimensions are `dims`, rows and fewer columns than lanes."""
+    """A store of a block whose last dimensions are rows, and what has fewer elements than there are lanes."""
 
     def __init__(
-        self, ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound], dims: RowDims, lanes: int
+        self, ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound], dims: Dims, lanes: int
     ) -> None:
         self.ev, self.f, self.s = ev, ev.f, ev.s
-        self.pointers, self.value, self.bounds, self.dims = pointers, value, bounds, (dims.along, dims.across)
+        self.pointers, self.value, self.bounds, self.dims = pointers, value, bounds, dims
         self.columns, self.lanes = dims.columns, lanes
-        count = dims.columns // math.gcd(dims.columns, lanes)
-        self.rows = count * lanes // dims.columns
-        self._vectors = [self._vector(v) for v in range(count)]
+        self.rows = dims.vectors(lanes) * lanes // dims.columns
+        self._positions = [dims.position(column) for column in range(dims.columns)]
+        self._vectors = [self._vector(v) for v in range(dims.vectors(lanes))]
         anchor = Load(pointers.shape, pointers.pointee, pointers, None, None)  # hoists the row pointer
         self.nodes = value, anchor
         self._reads: dict[int, _Read] = {}
-        self._implied = {bound.limit.operand() for bound in bounds if bound.dim == dims[0]}
+        self._implied = {bound.limit.operand() for bound in bounds if bound.dim == dims.along}
         self._left: V | None = None  # the rows of the iteration, where these may be fewer than all
         self._outside = dict[tuple[object, ...], V]()
         self.chooses = False  # whether some columns are computed otherwise than others, of which each lane computes all
@@ -163,58 +196,58 @@ class ShortRows:
 
     def check(self) -> None:
         """Looks at all that the value is made of; raises where some of it is not read in vectors of several rows."""
-        along, across = self.dims
-        stack: list[tuple[Node, int | None, int | None]] = [(self.value, along, across)]
-        seen: set[tuple[int, int | None, int | None]] = set()
+        none = (None,) * len(self.pointers.shape)
+        stack = [(self.value, _Location(none, self.dims.along, self.dims.inner))]
+        seen: set[tuple[int, int | None, tuple[int | None, ...]]] = set()
         reads = False
         while stack:
-            node, row, column = stack.pop()
-            if (id(node), row, column) in seen or not self._varies(node, row, column):
+            node, where = stack.pop()
+            if (id(node), where.row, where.inner) in seen or not self._varies(node, where):
                 continue
-            seen.add((id(node), row, column))
+            seen.add((id(node), where.row, where.inner))
             kept = self.ev.replacement.get(id(node))
             if kept is not None and kept[2]:
                 raise _NotReadError
             node = node if kept is None else kept[1]
             match node:
                 case Map():
-                    stack.extend((operand, row, column) for operand in node.operands if operand.shape)
-                    self.chooses = self.chooses or (node.op == "arith.select" and self._is_by_column(node.operands[0], column))
+                    stack.extend((operand, where) for operand in node.operands if operand.shape)
+                    self.chooses = self.chooses or (node.op == "arith.select" and self._is_by_column(node.operands[0], where))
                 case View():
-                    where = _Location((None,) * len(node.shape), row, column).through(node)
-                    stack.append((node.source, where.row, where.column))
+                    stack.append((node.source, where.through(node)))
                 case Affine():
                     pass
                 case Load() | Stored():
                     reads = True
-                    self._add_read(node, row, column)
+                    self._add_read(node, where)
                     if isinstance(node, Load) and node.other is not None:
-                        stack.append((node.other, row, column))
+                        stack.append((node.other, where))
                 case _:
                     raise _NotReadError
         if not reads:
             raise _NotReadError
 
-    def _varies(self, node: Node, row: int | None, column: int | None) -> bool:
-        found = self.ev.depends(node)
-        return row in found or column in found
+    def _varies(self, node: Node, where: _Location) -> bool:
+        return not self.ev.depends(node).isdisjoint((where.row, *where.inner))
 
-    def _add_read(self, node: Load | Stored, row: int | None, column: int | None) -> None:
+    def _add_read(self, node: Load | Stored, where: _Location) -> None:
+        dims = (where.row, *where.inner)
         if isinstance(node, Load):
-            steps = [self._step(node.pointers, dim) for dim in (row, column)]
-            columns = self._columns_read(node, row, column)
+            row, *steps = (self._step(node.pointers, dim) for dim in dims)
+            is_on = self._columns_read(node, where)
         else:
-            steps = [0 if dim is None else node.strides[dim] for dim in (row, column)]
-            columns = tuple(range(self.columns))
-        read = _Read(steps[0], steps[1], columns)
-        if steps[0] < 0 or self._reads.get(id(node), read) != read:
+            row, *steps = (0 if dim is None else node.strides[dim] for dim in dims)
+            is_on = (True,) * self.columns
+        offsets = [sum(map(operator.mul, steps, position)) for position in self._positions]
+        read = _Read(row, tuple(offsets), is_on)
+        if row < 0 or self._reads.get(id(node), read) != read:
             raise _NotReadError
         for each in self._vectors:
-            offsets = self._offsets(read, each)
-            if offsets and max(offsets) - min(offsets) >= _REACH * self.lanes:
+            lanes = [lane for lane in self._offsets(read, each) if lane is not None]
+            if lanes and max(lanes) - min(lanes) >= _REACH * self.lanes:
                 raise _NotReadError
         self._reads[id(node)] = read
-        self.chooses = self.chooses or len(columns) < self.columns
+        self.chooses = self.chooses or not all(is_on)
 
     def _step(self, pointers: Pointers, dim: int | None) -> int:
         if dim is None:
@@ -229,74 +262,72 @@ class ShortRows:
             raise _NotReadError
         return step
 
-    def _columns_read(self, node: Load, row: int | None, column: int | None) -> tuple[int, ...]:
-        """Returns the columns that a load's mask lets through, which must not depend on rows."""
+    def _columns_read(self, node: Load, where: _Location) -> tuple[bool, ...]:
+        """Returns which columns a load's mask lets through, which must not depend on rows."""
         on = [True] * self.columns
         bounds, rest = decompose_mask(node.mask)
         for bound in bounds:
-            if bound.dim == row:
+            if bound.dim == where.row:
                 if bound.limit.operand() not in self._implied:
                     raise _NotReadError
-            elif bound.dim == column:
-                if not is_constant(bound.limit):
-                    raise _NotReadError
-                on = [is_on and at < integer(bound.limit) for at, is_on in enumerate(on)]
+            elif bound.dim in where.inner and is_constant(bound.limit):
+                at, limit = where.inner.index(bound.dim), integer(bound.limit)
+                on = [is_on and position[at] < limit for is_on, position in zip(on, self._positions, strict=True)]
             else:
                 raise _NotReadError
         for part in rest:
-            found = self._by_column(part, column)
-            on = [is_on and bool(value) for is_on, value in zip(on, found, strict=True)]
+            on = [is_on and bool(value) for is_on, value in zip(on, self._by_column(part, where), strict=True)]
         if not any(on):
             raise _NotReadError
-        return tuple([at for at, is_on in enumerate(on) if is_on])
+        return tuple(on)
 
-    def _by_column(self, node: Node, column: int | None) -> list[int]:
+    def _by_column(self, node: Node, where: _Location) -> list[int]:
         """Returns the values of a condition, or of a position, by columns, where they are known."""
         match node:
             case Splat() if is_constant(node.value):
                 return [integer(node.value)] * self.columns
             case Affine() if is_constant(node.base):
-                steps = {dim: step for dim, step in enumerate(node.coefficients) if step is not None}
-                if steps.keys() <= {column} and all(is_constant(step) for step in steps.values()):
-                    step = 0 if column not in steps else integer(steps[column])
-                    return [wrapped(integer(node.base) + step * at, register_element(node.elem)) for at in range(self.columns)]
-            case View() if column is None or column in node.dims:
-                return self._by_column(node.source, None if column is None else node.dims.index(column))
+                known = {dim: step for dim, step in enumerate(node.coefficients) if step is not None}
+                if known.keys() <= {*where.inner} and all(is_constant(step) for step in known.values()):
+                    steps = [0 if dim is None or dim not in known else integer(known[dim]) for dim in where.inner]
+                    values = [integer(node.base) + sum(map(operator.mul, steps, position)) for position in self._positions]
+                    return [wrapped(value, register_element(node.elem)) for value in values]
+            case View():
+                return self._by_column(node.source, where.through(node))
             case Map(op="arith.cmpi") if node.attrs["predicate"] in _COMPARE:
                 compare = _COMPARE[node.attrs["predicate"]]
-                sides = [self._by_column(operand, column) for operand in node.operands]
+                sides = [self._by_column(operand, where) for operand in node.operands]
                 return [int(compare(left, right)) for left, right in zip(*sides, strict=True)]
             case Map(op="arith.andi") if node.elem == "i1":
-                sides = [self._by_column(operand, column) for operand in node.operands]
+                sides = [self._by_column(operand, where) for operand in node.operands]
                 return [left & right for left, right in zip(*sides, strict=True)]
         raise _NotReadError
 
-    def _is_by_column(self, condition: Node, column: int | None) -> bool:
+    def _is_by_column(self, condition: Node, where: _Location) -> bool:
         try:
-            return len(set(self._by_column(condition, column))) > 1
+            return len(set(self._by_column(condition, where))) > 1
         except _NotReadError:
             return False
 
-    def _offsets(self, read: _Read, at: _Vector) -> list[int]:
-        """Returns the offsets of the lanes that are read, counted from the first row of the iteration."""
-        wanted = set(read.columns)
+    def _offsets(self, read: _Read, at: _Vector) -> list[int | None]:
+        """Returns the offsets of the lanes, counted from the first row of the iteration; None for those that are not read."""
         return [
-            read.row * row + read.column * column
-            for row, column in zip(at.rows, at.columns, strict=True) if column in wanted
+            read.row * row + read.columns[column] if read.is_on[column] else None
+            for row, column in zip(at.rows, at.columns, strict=True)
         ]  # fmt: skip
 
     # -- code -----------------------------------------------------------------
 
     def store(self, coordinates: list[Coordinate | None]) -> None:
         """Emits the store. coordinates: those of the loops over all dimensions but the two."""
-        ev, (along, across) = self.ev, self.dims
+        ev, along = self.ev, self.dims.along
         limit, _ = ev.extent(self.pointers.shape[along], self.bounds, along)
-        where = _Location(tuple(coordinates), along, across)
+        where = _Location(tuple(coordinates), along, self.dims.inner)
         for at in self._vectors:
             self._hoist(self.value, where, at)
 
         def body(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
-            here = _Location(tuple(coordinate if d == along else c for d, c in enumerate(coordinates)), along, across)
+            here = replace(where, coordinates=tuple(coordinate if d == along else c for d, c in enumerate(coordinates)))
             start = self.s.add(coordinate.at, self.s.constant(coordinate.offset))
             self._left = None if mask is None else self.s.sub(limit, start)
             found = [self.f.splat(self._at(self.value, here, at), self.lanes) for at in self._vectors]
@@ -332,8 +363,9 @@ class ShortRows:
             row = found[here.row]
             assert row is not None
             found[here.row] = Coordinate(row.at, row.offset, 1, row.loop)
-        if here.column is not None:
-            found[here.column] = Coordinate(self.s.constant(0))
+        for dim in here.inner:
+            if dim is not None:
+                found[dim] = Coordinate(self.s.constant(0))
         return tuple(found)
 
     def _hoist(self, node: Node, where: _Location, at: _Vector) -> None:
@@ -349,18 +381,18 @@ class ShortRows:
         match node:
             case Map():
                 for operand in node.operands:
-                    self._hoist(operand, where if operand.shape else _Location((), None, None), at)
+                    self._hoist(operand, where if operand.shape else _SCALAR, at)
             case View():
                 self._hoist(node.source, where.through(node), at)
             case Load() if node.other is not None:
                 self._hoist(node.other, where, at)
 
     def _key(self, node: Node, where: _Location, at: _Vector) -> tuple[object, ...]:
-        return (id(node), where.row, where.column, id(at))
+        return (id(node), where.row, where.inner, id(at))
 
     def _at(self, node: Node, here: _Location, at: _Vector) -> V:
         """Returns the node's value in the lanes of a vector, a scalar where it varies along neither rows nor columns."""
-        if not self._varies(node, here.row, here.column):
+        if not self._varies(node, here):
             return self.ev.at(node, here.coordinates)
         key = self._key(node, here, at)
         for table in (self._outside, at.values):
@@ -378,7 +410,7 @@ class ShortRows:
         node = node if kept is None else kept[1]
         match node:
             case Map():
-                inside = [here if operand.shape else _Location((), None, None) for operand in node.operands]
+                inside = [here if operand.shape else _SCALAR for operand in node.operands]
                 operands = [self._at(operand, where, at) for operand, where in zip(node.operands, inside, strict=True)]
                 return emitted(self.f, node, operands)
             case View():
@@ -401,23 +433,24 @@ class ShortRows:
         base, narrow = self.s.truncated(self.ev.at(Affine(node.shape, "i64", node.base, node.coefficients), self._first(here)),
                                         register_element(node.elem)), register_element(node.elem)  # fmt: skip
         value = base
-        for dim, factors in ((here.row, at.rows), (here.column, at.columns)):
+        along = [[self._positions[column][number] for column in at.columns] for number in range(len(here.inner))]
+        for dim, factors in zip((here.row, *here.inner), (at.rows, *along), strict=True):
             step = None if dim is None else node.coefficients[dim]
             if step is None:
                 continue
             if is_constant(step):
-                along = int_vector([wrapped(step.number * factor, narrow) for factor in factors], narrow)
+                added = int_vector([wrapped(step.number * factor, narrow) for factor in factors], narrow)
             else:
                 step = self.f.splat(self.s.truncated(step, narrow), self.lanes)
-                along = self.f.binary("mul", step, int_vector(list(factors), narrow))
-            value = self.f.binary("add", self.f.splat(value, self.lanes), along)
+                added = self.f.binary("mul", step, int_vector(list(factors), narrow))
+            value = self.f.binary("add", self.f.splat(value, self.lanes), added)
         return value
 
     def _load(self, node: Load, here: _Location, at: _Vector) -> V:
         read, el = self._reads[id(node)], memory_element(node.pointers.pointee)
         first = self.ev.row_pointer(node.pointers, self._first(here), None)
         value = from_memory(self.f, self._picked(first, el, read, at), node.elem)
-        on = [int(column in read.columns) for column in at.columns]
+        on = [int(read.is_on[column]) for column in at.columns]
         if all(on):
             return value
         other = zero(value.type) if node.other is None else self.f.splat(self._at(node.other, here, at), self.lanes)
@@ -429,20 +462,18 @@ class ShortRows:
         Rows that are not there are not read: what is loaded lies between elements of those that are.
         """
         n, offsets = self.lanes, self._offsets(read, at)
-        if not offsets:
+        taken = [offset for offset in offsets if offset is not None]
+        if not taken:
             return zero(vector(el, n))
-        start = min(offsets)
-        count = max(offsets) - start + 1
+        start = min(taken)
+        count = max(taken) - start + 1
         pointer = self.f.gep(first, start, el)
         left: V | None = None
         if self._left is not None and read.row:
             rows = self.s.sub(self._left, self.s.constant(1))
             left = self.s.add(self.s.mul(rows, self.s.constant(read.row)), self.s.constant(read.last - start + 1))
         wide = [self._part(pointer, el, part, min(n, count - part), left) for part in range(0, count, n)]
-        lanes = [
-            read.row * row + read.column * column - start if column in read.columns else None
-            for row, column in zip(at.rows, at.columns, strict=True)
-        ]
+        lanes = [None if offset is None else offset - start for offset in offsets]
         if lanes == list(range(n)):
             return wide[0]
         return self._shuffled(wide, lanes, el)

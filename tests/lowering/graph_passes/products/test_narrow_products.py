@@ -55,6 +55,52 @@ def test_other_products_stay(shapes: list[tuple[int, ...]]) -> None:
     assert [s.op.name for s in expand(graph, WholeLines(1, True, True)).symbols].count("matmul") == 1
 
 
+SHORT = WholeLines(1, True, True, True)
+SMALL = [
+    ((3, 3), (3, 3)), ((4, 4), (4, 4)), ((2, 2), (2, 2)), ((3, 3), (3, 1)), ((1, 3), (3, 3)), ((4, 2), (2, 3)),
+    ((3, 5), (5, 4)), ((5, 1), (1, 2)), ((1, 2), (2, 8)), ((8, 4), (4, 2)),
+]  # fmt: skip
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("left", "right"), SMALL)
+def test_products_of_many_small_matrices(left: tuple[int, int], right: tuple[int, int], dtype: Any) -> None:
+    """Of known numbers of them, and of one that is known at launch."""
+    for around in ((16,), (17,), (1003,), (3, 33)):
+        shapes = [(*around, *left), (*around, *right)]
+        a, b = arrays(shapes, dtype)
+        for given in (shapes, [("n", *shape[1:]) for shape in shapes]):
+            found = run(given, lambda a, b: jn.relu(a @ b + 1.0), [a, b])
+            np.testing.assert_allclose(found, np.maximum(a @ b + 1, 0), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("steps", "columns"), [(5, 3), (3, 5), (6, 6), (8, 7), (8, 3), (1, 15), (7, 12)])
+def test_products_of_short_rows(steps: int, columns: int, dtype: Any) -> None:
+    for rows in ((16,), (1000,), (3, 33)):
+        shapes = [(*rows, steps), (steps, columns)]
+        x, matrix = arrays(shapes, dtype)
+        found = run(shapes, lambda x, m: jn.tanh(x @ m), [x, matrix])
+        np.testing.assert_allclose(found, np.tanh(x @ matrix), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "is_product"),
+    [
+        ([(100, 3), (3, 3)], False), ([(100, 8), (8, 8)], False), ([(20, 4, 4), (20, 4, 4)], False),
+        ([(20, 3, 3), (20, 3, 1)], False), ([(100, 9), (9, 8)], True), ([(100, 8), (8, 2)], True),
+        ([(100, 4), (4, 16)], True), ([(15, 8), (8, 8)], True), ([(20, 5, 4), (20, 4, 4)], True),
+        ([(15, 4, 4), (15, 4, 4)], True), ([(20, 4, 4), (1, 4, 4)], True), ([(4, 4), (4, 4)], True),
+    ],
+)  # fmt: skip
+def test_which_products_are_sums_of_short_rows(shapes: list[tuple[int, ...]], is_product: bool) -> None:
+    graph = jn.Graph("g", inputs=[jn.TensorType(jn.float32, shape, f"x{i}") for i, shape in enumerate(shapes)])
+    graph.output(graph.inputs[0] @ graph.inputs[1])
+    assert [s.op.name for s in expand(graph, SHORT).symbols].count("matmul") == int(is_product)
+
+
 def test_infinities_nan_and_zeros_of_both_signs_are_those_of_chains() -> None:
     special = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, -2.0, 1e-45], np.float32)
     rng = np.random.default_rng(0)
