@@ -104,7 +104,7 @@ def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], lines: WholeLines) -> tu
             elif lines.transforms and is_transform_of_lines(symbol):
                 result = _made(transformed_whole(symbol, operands[0]))
             elif lines.columns and is_narrow(symbol, lines.short_rows):
-                result = _made(sum_of_products(*operands, lines.short_rows))
+                result = _made(sum_of_products(operands[0], operands[1], lines.short_rows))
             elif lines.columns and is_narrow_in_groups(symbol):
                 result = _made(sum_over_planes(*operands))
             elif lines.columns and _has_parts(symbol):
