@@ -28,7 +28,7 @@ from .parts.cuts import FROM_MEMORY, MAX_PARTS, MIN_LENGTH, MIN_PARTS, part_coun
 from .parts.long_positions import extreme_of_parts, is_long_extreme
 from .parts.long_products import is_long_product, sum_of_parts
 from .parts.long_scans import is_long_scan, scan_in_parts
-from .parts.long_scatters import is_long_scatter, scatter_in_parts
+from .parts.long_scatters import counts_from_0_on, is_long_scatter, scatter_in_parts, with_unsigned_positions
 from .parts.narrow_columns import is_of_narrow_columns, reduced_in_wide_columns
 from .products.grouped_convolutions import is_narrow_in_groups, sum_over_planes
 from .products.narrow_products import is_narrow, sum_of_products
@@ -61,8 +61,9 @@ def expand(graph: Graph, lines: WholeLines = NO_LINES) -> Graph:
 
 
 def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
-    is_composite = symbol.op.kind == "composite" and not is_wide(symbol)
-    if is_composite or _is_long_reduction(symbol) or _is_widened_product(symbol) or is_arctangent_of_ratio(symbol):
+    if (symbol.op.kind == "composite" and not is_wide(symbol)) or counts_from_0_on(symbol) or _is_long_reduction(symbol):
+        return True
+    if _is_widened_product(symbol) or is_arctangent_of_ratio(symbol):
         return True
     return lines.columns and (is_narrow(symbol, lines.short_rows) or is_narrow_in_groups(symbol) or _has_parts(symbol))
 
@@ -103,6 +104,8 @@ def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], lines: WholeLines) -> tu
                 result = _made(sorted_in_memory(symbol, operands[0]))
             elif lines.transforms and is_transform_of_lines(symbol):
                 result = _made(transformed_whole(symbol, operands[0]))
+            elif counts_from_0_on(symbol):
+                result = _made(with_unsigned_positions(symbol, operands))
             elif lines.columns and is_narrow(symbol, lines.short_rows):
                 result = _made(sum_of_products(operands[0], operands[1], lines.short_rows))
             elif lines.columns and is_narrow_in_groups(symbol):

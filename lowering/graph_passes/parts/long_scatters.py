@@ -6,10 +6,15 @@ Parts have elements of their own. Integers add up to the same in any order; floa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ....graph.ops.building import apply
 from ....graph.protocols import SymbolLike
 from ....graph.symbol import Symbol
+from ....promotion.dtype import int64, uint64
 
+BEYOND = 1 << 62
+"""Positions from here on are beyond all sizes."""
 MANY = 65536
 """Updates from which on there are parts."""
 _PARTS = 8
@@ -25,6 +30,29 @@ def is_long_scatter(symbol: Symbol) -> bool:
     if len(target) != 1 or not isinstance(target[0], int) or not isinstance(positions[0], int):
         return False
     return positions[0] >= MANY and 1 <= target[0] <= positions[0] // (_PARTS * _EACH)
+
+
+def counts_from_0_on(symbol: SymbolLike) -> bool:
+    """Returns whether a symbol is a scatter to int64 positions that leaves out negative ones, as positions beyond all sizes."""
+    if symbol.op.name != "scatter" or symbol.inputs[1].op.name != "where" or symbol.inputs[1].dtype is not int64:
+        return False
+    condition, position, beyond = symbol.inputs[1].inputs
+    if condition.op.name != "greater_equal" or condition.inputs[0] is not position or position.shape != symbol.inputs[1].shape:
+        return False
+    least, far = (scalar_of(each) for each in (condition.inputs[1], beyond))
+    return least == 0 and far is not None and far >= BEYOND
+
+
+def scalar_of(symbol: SymbolLike) -> int | None:
+    """Returns the number that a constant of one element holds; None for any other symbol."""
+    value = symbol.attrs["value"] if symbol.op.name == "constant" and not symbol.shape else None
+    return None if value is None else int(value)
+
+
+def with_unsigned_positions(symbol: SymbolLike, operands: Sequence[SymbolLike]) -> SymbolLike:
+    """Returns such a scatter with unsigned positions: what is negative is beyond all sizes, and nothing counts from the end."""
+    position = apply("bitcast", operands[1].inputs[1], dtype=uint64)
+    return apply("scatter", operands[0], position, operands[2], axis=symbol.attrs["axis"], reduction=symbol.attrs["reduction"])
 
 
 def scatter_in_parts(target: Symbol, positions: Symbol, updates: Symbol) -> SymbolLike:

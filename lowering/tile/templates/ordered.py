@@ -37,6 +37,8 @@ _BYTE = 8
 """Bits of a key by which a long line is distributed at a time."""
 TOGETHER = 16
 """Short lines that a program sorts: as many as a register of the host has elements of 32 bits."""
+UPDATES = 4
+"""Updates of a scatter that an iteration does, one after the other."""
 CHUNK = 1024
 """Elements that are copied together, where a line is alone in its program."""
 
@@ -121,9 +123,20 @@ class _Scatter(_Ordered):
             if over < 0:
                 self._update(frame, start, stop)
             else:
-                with self.kernel.loop(self.count(over)) as loop:
-                    self._update(frame.child({over: loop.index}), start, stop)
+                self._updates(frame, over, start, stop)
         return grid
+
+    def _updates(self, frame: Frame, over: int, start: Index, stop: Index) -> None:
+        """Emits all updates in their order, several in an iteration: what counts iterations is half of one otherwise."""
+        count, indices = self.count(over), self.indices
+        together = UPDATES if isinstance(count, int) and count >= UPDATES else 1
+        with self.kernel.loop(count // together if isinstance(count, int) else count) as loop:
+            first = indices.mul(loop.index, together)
+            for number in range(together):
+                self._update(frame.child({over: indices.add(first, number)}), start, stop)
+        if isinstance(count, int):
+            for number in range(count - count % together, count):
+                self._update(frame.child({over: number}), start, stop)
 
     def _update(self, frame: Frame, start: Index, stop: Index) -> None:
         b, target = self.builder, self.value.attrs["target"]

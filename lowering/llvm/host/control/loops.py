@@ -117,7 +117,8 @@ def lower_for(k: KernelContext, op: Any) -> None:
     first = [k.scalar(inits[i]) for i in carried_scalars]
     replaced = dict(k.ev.replacement)
     bounds = (ZERO, iterations, ONE) if passes else (low, high, step)
-    with k.f.loop(*bounds, first) as state, k.ev.scope():
+    known = not passes and is_constant(low) and is_constant(high) and low.number < high.number
+    with k.f.loop(*bounds, first, at_least_once=known) as state, k.ev.scope():
         k.leave_if_stopped()
         if passes:
             k.scalars[induction] = k.ev.s.add(low, k.ev.s.mul(state.index, step))
