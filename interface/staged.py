@@ -31,6 +31,7 @@ from ..graph.region import Region
 from ..graph.symbol import Symbol
 from ..graph.types import TensorType
 from ..lowering.artifact import TensorSpec
+from ..lowering.schedule.costs import op_cost
 from ..promotion.arrays import Array
 from ..promotion.dataclass import dataclass
 from ..promotion.dtype import bool_
@@ -45,6 +46,9 @@ from ..runtime.storage.artifact_file import Assembled
 from .host_regions import Call, host_regions
 from .model import Model
 from .opening.devices import named_targets
+
+CHEAP_STEPS, CHEAP_SYMBOLS = 4, 8
+"""Elementwise work, as in `lowering/schedule/costs.py`, and symbols that a part computes again of inputs and constants."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,14 +101,46 @@ def parts_of(graph: Graph) -> list[Part]:
             computed.append([])
             hosts.append([])
         (hosts if host else computed)[stage].append(symbol)
-    return [_part(graph, number, own, host, stages) for number, (own, host) in enumerate(zip(computed, hosts, strict=True))]
+    whole = [_with_cheap_operands(own, stages) for own in computed]
+    read = {symbol.id for symbol in graph.outputs} | {operand.id for host in hosts for each in host for operand in each.inputs}
+    for symbols in whole:
+        inside = {symbol.id for symbol in symbols}
+        read |= {operand.id for symbol in symbols for operand in symbol.inputs if operand.id not in inside}
+    return [
+        _part(graph, number, symbols, [symbol for symbol in own if symbol.id in read], host)
+        for number, (symbols, own, host) in enumerate(zip(whole, computed, hosts, strict=True))
+    ]
 
 
-def _part(
-    graph: Graph, number: int, symbols: Sequence[Symbol], host: Sequence[Symbol], stages: Mapping[int, int]
-) -> Part:
+def _with_cheap_operands(symbols: Sequence[Symbol], stages: Mapping[int, int]) -> list[Symbol]:
+    """Return what a part computes, with operands of earlier parts that take less to compute again than to store and load."""
+    own = {symbol.id: symbol for symbol in symbols}
+    for symbol in symbols:
+        for operand in symbol.inputs:
+            if operand.id in stages and operand.id not in own:
+                own.update({each.id: each for each in _cheap(operand) or ()})
+    return [own[number] for number in sorted(own)]
+
+
+def _cheap(symbol: Symbol) -> list[Symbol] | None:
+    """Return what a symbol is made of in few steps from inputs and constants, itself included; None for any other."""
+    found: dict[int, Symbol] = {}
+    pending, work = [symbol], 0
+    while pending:
+        each = pending.pop()
+        if each.op.kind == "source" or each.id in found:
+            continue
+        work += op_cost(each)
+        if each.op.kind not in ("map", "view") or on_host(each) or work > CHEAP_STEPS or len(found) == CHEAP_SYMBOLS:
+            return None
+        found[each.id] = each
+        pending += each.inputs
+    return list(found.values())
+
+
+def _part(graph: Graph, number: int, symbols: Sequence[Symbol], results: Sequence[Symbol], host: Sequence[Symbol]) -> Part:
     """Make the graph of a part from the symbols that are compiled in it."""
-    if not symbols:
+    if not results:
         return Part(None, (), (), tuple(host))
     outline = Outline(graph, f"{graph.name} part {number}")
     for symbol in symbols:
@@ -116,11 +152,6 @@ def _part(
     for name in sorted(used - plain):
         part.input(TensorType(bool_, (name, 0), f"size {name}"))
         inputs.append(name)
-    own = {symbol.id for symbol in symbols}
-    others = [symbol for symbol in graph.symbols if symbol.id in stages and symbol.id not in own]
-    readers = {operand.id for symbol in others for operand in symbol.inputs}
-    readers |= {symbol.id for symbol in graph.outputs}
-    results = [symbol for symbol in symbols if symbol.id in readers]
     outline.finish(results, part.dim_names, [f"value{symbol.id}" for symbol in results])
     return Part(part, tuple(inputs), tuple(results), tuple(host))
 

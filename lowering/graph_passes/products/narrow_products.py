@@ -77,7 +77,7 @@ def sum_of_products(x: SymbolLike, y: SymbolLike, short_rows: bool) -> SymbolLik
     """Returns a narrow product as sums along its steps, begun with 0."""
     if not short_rows:
         return _side_by_side(x, y)
-    steps = x.shape[-1]
+    steps = y.shape[-2]  # those of x may be known to be as many at launch only
     assert isinstance(steps, int)
     total: SymbolLike | None = None
     for step in range(steps):

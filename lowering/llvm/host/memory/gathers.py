@@ -12,7 +12,7 @@ from ...ir import Function, mangle
 from ...module import Module
 from ...values import V, bits, const, element, i32, i64, int_vector, is_constant, lanes, vector, zero
 
-FEW_APART, MOST_APART, MOST_BYTES_APART = 4, 10, 16
+FEW_APART, MAX_APART, MAX_BYTES_APART = 4, 10, 16
 """The most elements from one to the next that a shuffle or two pick; where one instruction picks elements of two registers, of
 4 and 8 bytes; and of 1 and 2, which no gather takes. All columns of rows of 12 floats took 1.3 times as long as by gathers."""
 
@@ -51,7 +51,7 @@ def are_few_apart(module: Module, size: int, stride: int, masks: Sequence[V | No
     if size not in (1, 2, 4, 8) or stride < 2 or "avx2" not in module.features:
         return False
     picks = {1: "avx512vbmi", 2: "avx512bw"}.get(size, "avx512f")  # elements of two registers by one instruction
-    return stride <= FEW_APART or (picks in module.features and stride <= (MOST_BYTES_APART if size <= 2 else MOST_APART))
+    return stride <= FEW_APART or (picks in module.features and stride <= (MAX_BYTES_APART if size <= 2 else MAX_APART))
 
 
 def _spread(f: Function, mask: V | None, n: int, stride: int) -> V:

@@ -113,6 +113,14 @@ def test_infinities_nan_and_zeros_of_both_signs_are_those_of_chains() -> None:
         assert np.array_equal(np.signbit(found)[known], np.signbit(chains)[known])
 
 
+def test_steps_of_which_one_side_is_known_at_launch() -> None:
+    x, matrix = arrays([(100, 6), (6, 5)])
+    found = run([("n", "k"), (6, 5)], lambda x, m: x @ m, [x, matrix])
+    assert np.allclose(found, x @ matrix, atol=1e-5)
+    with pytest.raises(jn.UserError):
+        run([("n", "k"), (6, 5)], lambda x, m: x @ m, [x[:, :5], matrix])
+
+
 @pytest.mark.parametrize("rows", [1, 15, 16, 40, 1001])
 def test_sizes_that_runs_decide(rows: int) -> None:
     x, matrix, bias = arrays([(rows, 3), (3, 3), (3,)])
