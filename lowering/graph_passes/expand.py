@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...graph.graph import Graph
-from ...graph.ops.attributes import Attributes
 from ...graph.ops.complex.parts import is_wide
 from ...graph.protocols import SymbolLike
 from ...graph.symbol import Symbol
@@ -24,7 +23,7 @@ from ...promotion.arrays import Array
 from ...promotion.dtype import int8, int32
 from ...promotion.errors import InternalError
 from .constant_values import holds_array
-from .parts.cuts import FROM_MEMORY, MAX_PARTS, MIN_LENGTH, MIN_PARTS, part_count
+from .parts.cuts import FROM_MEMORY, MAX_PARTS, MIN_LENGTH, MIN_PARTS, Slices, part_count
 from .parts.long_positions import extreme_of_parts, is_long_extreme
 from .parts.long_products import is_long_product, sum_of_parts
 from .parts.long_scans import is_long_scan, scan_in_parts
@@ -61,11 +60,15 @@ def expand(graph: Graph, lines: WholeLines = NO_LINES) -> Graph:
 
 
 def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
-    if (symbol.op.kind == "composite" and not is_wide(symbol)) or counts_from_0_on(symbol) or _is_long_reduction(symbol):
+    if _is_composite(symbol) or counts_from_0_on(symbol) or _is_long_reduction(symbol):
         return True
     if _is_widened_product(symbol) or is_arctangent_of_ratio(symbol):
         return True
     return lines.columns and (is_narrow(symbol, lines.short_rows) or is_narrow_in_groups(symbol) or _has_parts(symbol))
+
+
+def _is_composite(symbol: Symbol) -> bool:
+    return symbol.op.kind == "composite" and not is_wide(symbol)
 
 
 def _has_parts(symbol: Symbol) -> bool:
@@ -95,7 +98,10 @@ def _live(graph: Graph, outputs: tuple[Symbol, ...]) -> list[Symbol]:
 def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], lines: WholeLines) -> tuple[Graph, tuple[Symbol, ...]]:
     target = graph.rewriting()
     new: dict[int, Symbol] = {}
-    for symbol in _live(graph, outputs):
+    live = _live(graph, outputs)
+    has_composites = any(_is_composite(symbol) for symbol in live)
+    slices = Slices(live, outputs, new)
+    for symbol in live:
         operands = [new[operand.id] for operand in symbol.inputs]
         with target.located(symbol.location):
             if is_sorted_whole(symbol, lines.sorted_bytes):
@@ -112,10 +118,10 @@ def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], lines: WholeLines) -> tu
                 result = _made(sum_over_planes(*operands))
             elif lines.columns and _has_parts(symbol):
                 result = _made(_in_parts(symbol, operands))
-            elif symbol.op.kind == "composite" and not is_wide(symbol):
+            elif _is_composite(symbol):
                 result = _expansion(symbol, operands)
-            elif _is_long_reduction(symbol):
-                result = _in_two_stages(symbol, operands[0])
+            elif _is_long_reduction(symbol) and not has_composites:
+                result = _in_two_stages(symbol, operands[0], slices)
             elif _is_widened_product(symbol):
                 result = target.apply("matmul", tuple(map(_narrowed, operands)), symbol.attrs)
             elif is_arctangent_of_ratio(symbol):
@@ -228,7 +234,7 @@ def _is_long_reduction(symbol: Symbol) -> bool:
     return kept < SPLIT_COLUMNS and reduced >= least and len(sizes) - 1 not in axes
 
 
-def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:
+def _in_two_stages(symbol: Symbol, x: Symbol, slices: Slices) -> Symbol:
     """Reduces to partial results along one axis first, and reduces these second. The axis is the outermost reduced one in
     memory that is long enough, so that a part reads what lies together; when it is long it is cut into equal parts, and a
     remainder that does not fill a part is reduced by itself and combined. Where all axes are short, partial results lie
@@ -251,7 +257,7 @@ def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:
         return _dropped(reduce(reduce(x, others, True), (axis,), True), symbol)
     parts = part_count(sizes[axis])
     length = sizes[axis] // parts
-    whole = x if parts * length == sizes[axis] else _sliced(x, axis, 0, parts * length)
+    whole = x if parts * length == sizes[axis] else slices.of(symbol.inputs[0], axis, 0, parts * length)
     shape = (*sizes[:axis], parts, length, *sizes[axis + 1 :])
     cut = graph.apply("reshape", (whole,), {"shape": shape})
     inner = tuple(sorted([a if a < axis else a + 1 for a in others] + [axis + 1]))
@@ -260,7 +266,7 @@ def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:
         "reshape", (total,), {"shape": tuple([1 if a in axes else e for a, e in enumerate(sizes)])}
     )
     if whole is not x:
-        rest = reduce(_sliced(x, axis, parts * length, sizes[axis]), axes, True)
+        rest = reduce(slices.of(symbol.inputs[0], axis, parts * length, sizes[axis]), axes, True)
         result = graph.apply(symbol.op.combine, (result, rest))
     return result if keepdims else _dropped(result, symbol)
 
@@ -289,13 +295,3 @@ def _dropped(value: Symbol, symbol: Symbol) -> Symbol:
     if value.shape == symbol.shape:
         return value
     return value.graph.apply("reshape", (value,), {"shape": symbol.shape})
-
-
-def _sliced(x: Symbol, axis: int, start: int, stop: int) -> Symbol:
-    rank = len(x.shape)
-    attrs: Attributes = {
-        "starts": tuple([start if a == axis else 0 for a in range(rank)]),
-        "stops": tuple([stop if a == axis else extent for a, extent in enumerate(x.shape)]),
-        "steps": (1,) * rank,
-    }
-    return x.graph.apply("slice", (x,), attrs)

@@ -1,7 +1,10 @@
-"""Says in how many parts rows are reduced, and of which operands a slice costs no memory to speak of."""
+"""Says in how many parts rows are reduced, and of which operands a slice costs no memory to speak of; makes such slices."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from ....graph.ops.attributes import Attributes
 from ....graph.symbol import Symbol
 
 SMALL = 1 << 20
@@ -10,6 +13,10 @@ MIN_PARTS, MAX_PARTS, MIN_LENGTH = 64, 512, 64
 """The fewest and the most parts that rows are reduced in, and the fewest rows of each."""
 FROM_MEMORY = 1 << 24
 """Bytes from which on rows come from memory, where programs that read them whole get more in a second."""
+
+
+MAX_SLICED = 32
+"""Symbols that are computed of slices in the place of one slice."""
 
 
 def part_count(rows: int) -> int:
@@ -26,3 +33,58 @@ def is_cut_in_place(symbol: Symbol) -> bool:
     while symbol.op.kind == "view":
         symbol = symbol.inputs[0]
     return symbol.op.kind == "source"
+
+
+class Slices:
+    """Makes slices of symbols of a graph in the graph that is made of it.
+
+    What is computed element by element, and read by what is computed of it alone, is computed of slices of its operands: of its
+    own slices, all of it would be stored first.
+    """
+
+    def __init__(self, symbols: Sequence[Symbol], outputs: Sequence[Symbol], new: Mapping[int, Symbol]) -> None:
+        """Begins with the symbols of a graph that its outputs need. new: the new symbols, by the ids of those."""
+        self._new = new
+        self._readers: dict[int, set[int]] = {symbol.id: {-1} for symbol in outputs}
+        for symbol in symbols:
+            for operand in symbol.inputs:
+                self._readers.setdefault(operand.id, set()).add(symbol.id)
+
+    def of(self, symbol: Symbol, axis: int, start: int, stop: int) -> Symbol:
+        """Returns the positions from `start` to `stop` along an axis of a symbol."""
+        inside = self._inside(symbol, axis)
+        made: dict[int, Symbol] = {}
+        for each in sorted(inside, key=lambda each: each.id):
+            operands: list[Symbol] = []
+            for operand in each.inputs:
+                own = axis + len(operand.shape) - len(symbol.shape)
+                if operand.id not in made:
+                    is_whole = own < 0 or operand.shape[own] == 1
+                    made[operand.id] = self._new[operand.id] if is_whole else sliced(self._new[operand.id], own, start, stop)
+                operands.append(made[operand.id])
+            shape = (*symbol.shape[:axis], stop - start, *symbol.shape[axis + 1 :])
+            made[each.id] = self._new[symbol.id].graph.adopt(each, operands, shape)
+        return made[symbol.id] if inside else sliced(self._new[symbol.id], axis, start, stop)
+
+    def _inside(self, symbol: Symbol, axis: int) -> list[Symbol]:
+        """Returns the maps of one shape that a symbol is made of and that nothing else reads."""
+        found: dict[int, Symbol] = {}
+        pending = [symbol]
+        while pending and len(found) < MAX_SLICED:
+            each = pending.pop()
+            only = self._readers.get(each.id, set()) <= found.keys() or each is symbol
+            if each.id not in found and each.op.kind == "map" and each.shape == symbol.shape and only:
+                found[each.id] = each
+                pending += each.inputs
+        return list(found.values()) if len(self._readers.get(symbol.id, ())) == 1 else []
+
+
+def sliced(x: Symbol, axis: int, start: int, stop: int) -> Symbol:
+    """Returns the positions from `start` to `stop` along an axis."""
+    rank = len(x.shape)
+    attrs: Attributes = {
+        "starts": tuple([start if a == axis else 0 for a in range(rank)]),
+        "stops": tuple([stop if a == axis else extent for a, extent in enumerate(x.shape)]),
+        "steps": (1,) * rank,
+    }
+    return x.graph.apply("slice", (x,), attrs)
