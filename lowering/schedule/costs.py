@@ -27,8 +27,9 @@ PICKED_SHARE, FEW_PICKED = 10, 16
 """So many times as many elements as each of them picks are computed in order in the time that it takes to read them. Where it
 is not known how many there are, fewer picks than the second number are few."""
 
-STEP_LIMIT = 32
-"""Elementwise work allowed on positions and updates of a scatter, which takes them one by one, and for each segment again."""
+STEP_LIMIT, NUMBER_LIMIT = 32, 8
+"""Elementwise work allowed on positions and updates of a scatter, which takes them one by one, and for each segment again; and
+where updates are numbers, not rows of them: no register is filled then."""
 
 
 SMALL_POWER = 4

@@ -21,7 +21,7 @@ from ...promotion.errors import InternalError
 from ..nest import Extent, Template
 from ..target import MAX_SORTED_BYTES
 from .attention import Attention, find_attention
-from .costs import RECOMPUTE_LIMIT, STEP_LIMIT, op_cost, stored_operand
+from .costs import NUMBER_LIMIT, RECOMPUTE_LIMIT, STEP_LIMIT, op_cost, stored_operand
 from .extents import is_one
 from .groups import (
     Group,
@@ -471,9 +471,10 @@ class Grouping:
     def _group_ordered(self, symbol: Symbol) -> None:
         """Opens a group for an operation in the memory of its result; nothing joins it."""
         before = 0
+        limit = NUMBER_LIMIT if symbol.attrs.get("axis") == len(symbol.shape) - 1 else STEP_LIMIT
         for number, operand in enumerate(symbol.inputs):
             before |= self.require(operand)
-            if number and not self.in_memory(operand) and self.cost[operand.id] > STEP_LIMIT:
+            if number and not self.in_memory(operand) and self.cost[operand.id] > limit:
                 self.must_store.add(storage_root(operand).id)
         group = self.new_group("ordered", before)
         axis_map = own_axes(group, symbol.shape)
