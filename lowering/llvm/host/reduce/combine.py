@@ -31,6 +31,20 @@ class Combine:
                 return op
         return None
 
+    @property
+    def kinds(self) -> tuple[str, ...] | None:
+        """The operations' names when the region combines every pair of arguments by a commutative one of its own, else None."""
+        count, found = len(self.results), {id(operation[2]): operation for operation in self.operations}
+        if len(self.operations) != count:
+            return None
+        kinds: list[str] = []
+        for number, result in enumerate(self.results):
+            own = {id(self.arguments[number]), id(self.arguments[count + number])}
+            if id(result) not in found or set(map(id, found[id(result)][3])) != own:
+                return None
+            kinds.append(found[id(result)][0])
+        return tuple(kinds)
+
     def emit(self, ev: Evaluator, left: Sequence[V], right: Sequence[V]) -> list[V]:
         values = dict(self.captured) | dict(zip(map(id, self.arguments), [*left, *right], strict=True))
         for op, elem, result, operands, elems, attrs in self.operations:

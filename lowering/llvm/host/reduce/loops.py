@@ -41,19 +41,12 @@ def reduce(
     found = reduce_positions(nests, operands, axis, combine, wanted)
     if found is not None:
         return found
-    kind = combine.kind
-    neutral = identity(kind, operands[0].elem) if kind is not None else None
-    source = operands[0]
-    bounds: list[Bound] = []
-    zero = constant(0.0, operands[0].elem) if kind == "arith.addf" else None
-    zeros = False  # whether a mask leaves +0.0, which counts only beside zeros: a sum of -0.0 is -0.0
-    if kind is not None and neutral is not None:
-        source, bounds, zeros = _strip_neutral(operands[0], constant(neutral, operands[0].elem), zero)
-    sources = [source, *operands[1:]]
+    neutrals, zero = _neutrals(operands, combine), _zeros(operands, combine)
+    sources, bounds, zeros = _stripped(operands, neutrals, zero)
     shape = operands[0].shape
     rest = None
-    if neutral is not None and kind is not None and not any(b.dim == axis for b in bounds):
-        rest = _beyond_masks(nests, source, axis, constant(neutral, operands[0].elem), zero)
+    if neutrals is not None and len(operands) == 1 and not any(b.dim == axis for b in bounds):
+        rest = _beyond_masks(nests, sources[0], axis, neutrals[0], zero[0])
         bounds += [] if rest is None else [Bound(axis, rest.limit)]
     kept = tuple(d for d in range(len(shape)) if d != axis)
     result_shape = tuple(shape[d] for d in kept)
@@ -63,13 +56,16 @@ def reduce(
     named = {(b.dim, b.limit.operand()) for b in wanted}
     cut = any(b.dim != axis and (b.dim, b.limit.operand()) not in named for b in bounds)
     starts = fills = None
-    if neutral is not None:
-        starts = [constant(neutral, operands[0].elem)]
-        fills = [zero] if zeros and zero is not None else starts
-        if zero is not None and (zeros or (rest is not None and rest.is_zero)):
-            starts = [_start(nests, [b for b in bounds if b.dim == axis], shape[axis], starts[0], zero)]
+    if neutrals is not None:
+        ends = [b for b in bounds if b.dim == axis]
+        begun = [is_zero or (rest is not None and rest.is_zero) for is_zero in zeros]
+        parts = list(zip(neutrals, zero, zeros, begun, strict=True))
+        fills = [none if nil is None or not is_zero else nil for none, nil, is_zero, _ in parts]
+        starts = [none if nil is None or not is_begun else _start(nests, ends, shape[axis], none, nil)
+                  for none, nil, _, is_begun in parts]  # fmt: skip
     if cut and memories and fills is not None:
-        nests.materialize(Splat(result_shape, operands[0].elem, fills[0]), memories[0])
+        for operand, memory, fill in zip(operands, memories, fills, strict=True):
+            nests.materialize(Splat(result_shape, operand.elem, fill), memory)
     if (rest is None or rest.is_neutral) and _is_read_along_rows(nests, sources, axis, [*bounds, *wanted]):
         turned = [view(source, shape[::-1], (1, 0)) for source in sources]
         limits = [Bound(1 - bound.dim, bound.limit) for bound in (*bounds, *wanted)]
@@ -82,6 +78,39 @@ def reduce(
         return list(memories)
     pointer = nests.ev.s.pointer
     return [Splat((), o.elem, pointer(v) if o.elem == "ptr" else v) for o, v in zip(operands, scalars, strict=True)]
+
+
+def _neutrals(operands: Sequence[Node], combine: Combine) -> list[V] | None:
+    """Returns what counts for nothing beside each operand; None where that is not known of all."""
+    kinds = combine.kinds
+    found = [identity(kind, operand.elem) for kind, operand in zip(kinds, operands, strict=True)] if kinds else [None]
+    known = [value for value in found if value is not None]
+    if len(known) != len(operands):
+        return None
+    return [constant(value, operand.elem) for value, operand in zip(known, operands, strict=True)]
+
+
+def _zeros(operands: Sequence[Node], combine: Combine) -> list[V | None]:
+    """Returns for sums of floats the +0.0 that masks leave: it counts only beside zeros, as a sum of -0.0 is -0.0."""
+    kinds = combine.kinds or ("",) * len(operands)
+    pairs = zip(operands, kinds, strict=True)
+    return [constant(0.0, operand.elem) if kind == "arith.addf" else None for operand, kind in pairs]
+
+
+def _stripped(
+    operands: Sequence[Node], neutrals: Sequence[V] | None, zero: Sequence[V | None]
+) -> tuple[list[Node], list[Bound], list[bool]]:
+    """Returns operands without masks that leave what counts for nothing, the bounds that these are, and which leave +0.0.
+
+    Of several operands all have the same bounds, or none is changed.
+    """
+    if neutrals is None:
+        return list(operands), [], [False] * len(operands)
+    found = [_strip_neutral(*each) for each in zip(operands, neutrals, zero, strict=True)]
+    named = [{(bound.dim, bound.limit.operand()) for bound in bounds} for _, bounds, _ in found]
+    if any(other != named[0] for other in named):
+        return list(operands), [], [False] * len(operands)
+    return [node for node, _, _ in found], list(found[0][1]), [is_zero for _, _, is_zero in found]
 
 
 def _is_read_along_rows(nests: LoopNests, sources: Sequence[Node], axis: int, bounds: Sequence[Bound]) -> bool:
