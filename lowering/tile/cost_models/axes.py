@@ -51,9 +51,9 @@ def padded_transposition(nest: Nest, inner: int) -> int | None:
     (load,) = nest.loads
     at = load.attrs["at"]
     unit = unit_axis(at)
-    if not load.attrs["guarded"] or load.attrs["strides"] or unit is None or unit == inner or at.coefficient(inner) == 0:
-        return None
-    return unit
+    step = at.coefficient(inner)
+    far = type(step) is not int or abs(step) > 1
+    return unit if load.attrs["guarded"] and not load.attrs["strides"] and unit != inner and far else None
 
 
 def next_axis(nest: Nest, inner: int, candidates: Sequence[int] | None = None) -> int | None:

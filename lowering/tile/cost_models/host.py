@@ -226,8 +226,9 @@ def _map_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
         blocks = [(outer, rows), *blocks] if rows > 1 else blocks
         size *= rows
         around.remove(outer)
-        is_small = size <= SMALL_BLOCK and type(nest.axes[outer].extent) is int
-        outer = next_axis(nest, inner, around) if is_small and around else None
+        outer = next_axis(nest, inner, around) if size <= SMALL_BLOCK and around else None
+        if outer is not None and not all(type(nest.axes[axis].extent) is int for axis in (inner, outer)):
+            outer = None
     return tuple(blocks)
 
 

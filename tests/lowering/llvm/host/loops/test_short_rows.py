@@ -100,3 +100,64 @@ def test_one_store_has_many_rows() -> None:
     assert not re.search(r"store <(5|8|16) x i8>", text("columns from right to left", 5))
     assert len(_model(CASES["side by side"], "uint8", 7, 1001).kernels) == 1
     assert len(_model(CASES["side by side"], "float64", 31, 1001).kernels) == 2
+
+
+@pytest.mark.parametrize("columns", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("case", [lambda w, u: w + (u + u), lambda w, u: w * w + w - u, lambda w, u: w ^ (u << 1)])
+def test_bytes_that_are_repeated_and_added(case: Any, columns: int) -> None:
+    """LLVM 22 did not end for sums of 64 bytes that a shuffle repeats."""
+    for width in (1, columns):
+        w, u = _numbers("uint8", 200, width), _numbers("uint8", columns)
+        graph = jn.Graph("g", [jn.TensorType("uint8", ("n", width), "w"), jn.TensorType("uint8", (columns,), "u")])
+        graph.output(case(*graph.inputs))
+        np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(w, u), case(w, u))
+
+
+def _text(body: str, rows: int, columns: int, around: int = 1) -> str:
+    """A kernel that stores a block of `around` · rows · columns numbers, %v, one after the other."""
+    shape = f"{around}x{rows}x{columns}" if around > 1 else f"{rows}x{columns}"
+    size = around * rows * columns
+    return f"""
+module {{
+  tt.func public @f(%x: !tt.ptr<i32>, %o: !tt.ptr<i32>) {{
+    {body}
+    %i = tt.make_range {{end = {size} : i32, start = 0 : i32}} : tensor<{size}xi32>
+    %at = tt.reshape %i : tensor<{size}xi32> -> tensor<{shape}xi32>
+    %bo = tt.splat %o : !tt.ptr<i32> -> tensor<{shape}x!tt.ptr<i32>>
+    %po = tt.addptr %bo, %at : tensor<{shape}x!tt.ptr<i32>>, tensor<{shape}xi32>
+    tt.store %po, %v : tensor<{shape}x!tt.ptr<i32>>
+    tt.return
+  }}
+}}
+"""
+
+
+def test_a_block_that_is_read_at_two_rows_of_blocks(agree: Any) -> None:
+    """x[i] - x[j] for all pairs of blocks: both are one load at other coordinates."""
+    x = RNG.integers(-99, 99, (4, 64, 4)).astype(np.int32)
+    body = """%r = tt.make_range {end = 1024 : i32, start = 0 : i32} : tensor<1024xi32>
+    %ar = tt.reshape %r : tensor<1024xi32> -> tensor<4x64x4xi32>
+    %bx = tt.splat %x : !tt.ptr<i32> -> tensor<4x64x4x!tt.ptr<i32>>
+    %px = tt.addptr %bx, %ar : tensor<4x64x4x!tt.ptr<i32>>, tensor<4x64x4xi32>
+    %l = tt.load %px : tensor<4x64x4x!tt.ptr<i32>>
+    %a = tt.expand_dims %l {axis = 1 : i32} : tensor<4x64x4xi32> -> tensor<4x1x64x4xi32>
+    %b = tt.expand_dims %l {axis = 0 : i32} : tensor<4x64x4xi32> -> tensor<1x4x64x4xi32>
+    %wa = tt.broadcast %a : tensor<4x1x64x4xi32> -> tensor<4x4x64x4xi32>
+    %wb = tt.broadcast %b : tensor<1x4x64x4xi32> -> tensor<4x4x64x4xi32>
+    %v = arith.subi %wa, %wb : tensor<4x4x64x4xi32>"""
+    text = _text(body, 64, 4, 16).replace("16x64x4x", "4x4x64x4x")
+    found = agree(text, 1, x, np.zeros((4, 4, 64, 4), np.int32))[1]
+    np.testing.assert_array_equal(found, x[:, None] - x[None])
+
+
+def test_a_turned_block_that_varies_along_columns_alone(agree: Any) -> None:
+    x = RNG.integers(-99, 99, 4).astype(np.int32)
+    body = """%r = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>
+    %e = tt.expand_dims %r {axis = 1 : i32} : tensor<4xi32> -> tensor<4x1xi32>
+    %w = tt.broadcast %e : tensor<4x1xi32> -> tensor<4x32xi32>
+    %bx = tt.splat %x : !tt.ptr<i32> -> tensor<4x32x!tt.ptr<i32>>
+    %px = tt.addptr %bx, %w : tensor<4x32x!tt.ptr<i32>>, tensor<4x32xi32>
+    %l = tt.load %px : tensor<4x32x!tt.ptr<i32>>
+    %v = tt.trans %l {order = array<i32: 1, 0>} : tensor<4x32xi32> -> tensor<32x4xi32>"""
+    found = agree(_text(body, 32, 4), 1, x, np.zeros((32, 4), np.int32))[1]
+    np.testing.assert_array_equal(found, np.broadcast_to(x, (32, 4)))
