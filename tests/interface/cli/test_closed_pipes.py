@@ -39,6 +39,7 @@ def read(folder: Path, *arguments: str) -> int:
     return subprocess.run(command, capture_output=True, cwd=folder, check=False).returncode
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize(
     ("subject", "arguments", "expected"),
@@ -68,6 +69,7 @@ def test_a_verified_proof_that_is_longer_than_a_pipe_has_its_status(tmp_path: Pa
     assert subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, check=False).returncode == 3
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("both", [False, True])
 def test_a_sanitized_run_has_its_status(tmp_path: Path, both: bool) -> None:
     (tmp_path / "k.ttir").write_text(_WRONG)

@@ -506,7 +506,7 @@ class ShortRows:
             else:
                 found = self.f.shuffle(found, taken, [n + i if lane >= 0 else i for i, lane in enumerate(inside)])
         assert found is not None
-        if memory_size_of(el) > 1:
+        if memory_size_of(el) * n < self.ev.target.vector_bytes or memory_size_of(el) > 1:
             return found
         # LLVM 22 does not end for sums of 64 bytes that a shuffle repeats: from here on they are any bytes for it.
         return self.f.op(f'call {found.type} asm "", "=v,0"({found.type} {found.operand()})', found.type)

@@ -80,6 +80,17 @@ def test_values_of_other_dtypes_than_the_result_s(columns: int) -> None:
     np.testing.assert_array_equal(found[2], expected > y)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_bytes_beside_wider_numbers(dtype: str) -> None:
+    """As many bytes as there are lanes of these: a part of a register."""
+    b, x = _numbers("uint8", 200, 3), _numbers(dtype, 200, 3)
+    graph = jn.Graph("g", [jn.TensorType("uint8", ("n", 3), "b"), jn.TensorType(dtype, ("n", 3), "x")])
+    flags, numbers = graph.inputs
+    graph.output(jn.where(jn.greater(flags[:, ::-1], 20), numbers, numbers[:, :1]))
+    found = jn.compile(graph, "cpu", cache=False)(b, x)
+    np.testing.assert_array_equal(found, np.where(b[:, ::-1] > 20, x, x[:, :1]))
+
+
 def test_rows_of_several_images_and_of_a_function_of_rows() -> None:
     """Outer dimensions, and what is dear is computed once for each row."""
     x, w = RNG.random((3, 70, 6), np.float32), RNG.random((3, 70), np.float32)
