@@ -88,3 +88,25 @@ def test_policies_and_rule_sets_hold_in_every_part() -> None:
     kept = jn.gather(g.inputs[0], jn.nonzero(g.inputs[0])[0])
     g.output(kept // 2)
     assert jn.compile(g, device="cpu", cache=False)(np.array([-3, 0, 5], np.int32)).tolist() == [-2, 2]
+
+
+def test_what_is_cheap_is_computed_again_and_not_carried_from_part_to_part() -> None:
+    """Positions and ones are as long as x; of the first part only the largest element is taken, or what is dear."""
+    g = jn.Graph("g", [jn.TensorType(jn.int64, (1000,), "x")])
+    g.output(jn.bincount(g.inputs[0], minlength=5))
+    counted = jn.compile(g, device="cpu", cache=False)
+    assert all(np.prod(spec.shape, dtype=int) < 1000 for part in counted.parts[:-1] for spec in part.outputs)
+    x = np.random.default_rng(3).integers(0, 40, 1000)
+    np.testing.assert_array_equal(counted(x), np.bincount(x, minlength=5))
+
+    g = jn.Graph("g", [jn.TensorType(jn.float32, (1000,), "x")])
+    dear = jn.exp(jn.tanh(g.inputs[0]))
+    found = jn.nonzero(dear > 1.0)[0]
+    g.output(jn.gather(dear, found), dear)
+    chosen = jn.compile(g, device="cpu", cache=False)
+    y = np.linspace(-2, 2, 1000, dtype=np.float32)
+    expected = np.exp(np.tanh(y))
+    picked, whole = chosen(y)
+    np.testing.assert_allclose(whole, expected, rtol=1e-5)
+    np.testing.assert_array_equal(picked, whole[whole > 1])
+    assert sum(["exp" in kernel.fused for kernel in chosen.kernels]) == 1

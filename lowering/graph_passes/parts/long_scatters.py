@@ -39,14 +39,8 @@ def counts_from_0_on(symbol: SymbolLike) -> bool:
     condition, position, beyond = symbol.inputs[1].inputs
     if condition.op.name != "greater_equal" or condition.inputs[0] is not position or position.shape != symbol.inputs[1].shape:
         return False
-    least, far = (scalar_of(each) for each in (condition.inputs[1], beyond))
+    least, far = (_scalar(each) for each in (condition.inputs[1], beyond))
     return least == 0 and far is not None and far >= BEYOND
-
-
-def scalar_of(symbol: SymbolLike) -> int | None:
-    """Returns the number that a constant of one element holds; None for any other symbol."""
-    value = symbol.attrs["value"] if symbol.op.name == "constant" and not symbol.shape else None
-    return None if value is None else int(value)
 
 
 def with_unsigned_positions(symbol: SymbolLike, operands: Sequence[SymbolLike]) -> SymbolLike:
@@ -76,3 +70,9 @@ def scatter_in_parts(target: Symbol, positions: Symbol, updates: Symbol) -> Symb
         return apply("add", apply("scatter", target, cut(positions, whole, count), cut(updates, whole, count), axis=0,
                                   reduction="add"), total)  # fmt: skip
     return apply("add", target, total)
+
+
+def _scalar(symbol: SymbolLike) -> int | None:
+    """Returns the number that a constant of one element holds; None for any other symbol."""
+    value = symbol.attrs["value"] if symbol.op.name == "constant" and not symbol.shape else None
+    return None if value is None else int(value)

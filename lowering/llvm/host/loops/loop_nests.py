@@ -446,6 +446,7 @@ class LoopNests:
         return self.ev.is_affine(pointers, above[-1]) and 0 < stride_of(pointers, above[-1]) <= extent  # masks end rows earlier
 
     def _store_short_rows(self, pointers: Pointers, value: Node, bounds: Sequence[Bound], streaming: bool) -> bool:
+        """Stores several rows at a time, if they are short; what is evaluated first decides how many lanes there are."""
         if not row_dims(self.ev, pointers, bounds) or self.reused_values([value], pointers.shape):
             return False
         self.materialize_operands([value])

@@ -50,7 +50,7 @@ class _NotReadError(Exception):
     """A value is not read in vectors of several rows."""
 
 
-class Dims(NamedTuple):
+class RowDims(NamedTuple):
     """The dimensions of a block that are its rows, `along`, and their elements, `inner`, of the extents `sizes`."""
 
     along: int
@@ -115,7 +115,7 @@ class _Vector:
     values: dict[tuple[object, ...], V] = field(default_factory=dict)
 
 
-def row_dims(ev: Evaluator, pointers: Pointers, bounds: Sequence[Bound]) -> list[Dims]:
+def row_dims(ev: Evaluator, pointers: Pointers, bounds: Sequence[Bound]) -> list[RowDims]:
     """Returns the dimensions of a block of rows that follow one another and are shorter than a vector: the shortest rows first.
 
     Bytes and vectors of several rows are picked by one instruction of AVX-512, and read under masks.
@@ -124,7 +124,7 @@ def row_dims(ev: Evaluator, pointers: Pointers, bounds: Sequence[Bound]) -> list
     size = memory_size(pointers.pointee)
     wanted = {1: ("avx512vbmi", "avx512bw"), 2: ("avx512bw",)}.get(size, ())
     long = [d for d, extent in enumerate(shape) if extent > 1]
-    found: list[Dims] = []
+    found: list[RowDims] = []
     if not target.picks_lanes or not target.has(*wanted) or pointers.rest is not None:
         return found
     inner: list[int] = []
@@ -136,7 +136,7 @@ def row_dims(ev: Evaluator, pointers: Pointers, bounds: Sequence[Bound]) -> list
             break
         inner.insert(0, dim)
         sizes.insert(0, extent)
-        dims = Dims(long[-1], tuple(inner), tuple(sizes))
+        dims = RowDims(long[-1], tuple(inner), tuple(sizes))
         if dims.columns * size >= target.vector_bytes:
             break
         if stride_of(pointers, dims.along) == dims.columns:
@@ -168,10 +168,10 @@ def short_rows(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[
 
 
 class ShortRows:
-    """A store of a block whose last dimensions are rows, and what has fewer elements than there are lanes."""
+    """A store of a block whose last dimensions, `dims`, are rows and their elements, fewer than there are lanes."""
 
     def __init__(
-        self, ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound], dims: Dims, lanes: int
+        self, ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound], dims: RowDims, lanes: int
     ) -> None:
         self.ev, self.f, self.s = ev, ev.f, ev.s
         self.pointers, self.value, self.bounds, self.dims = pointers, value, bounds, dims
@@ -319,7 +319,7 @@ class ShortRows:
     # -- code -----------------------------------------------------------------
 
     def store(self, coordinates: list[Coordinate | None]) -> None:
-        """Emits the store. coordinates: those of the loops over all dimensions but the two."""
+        """Emits the store. coordinates: those of the loops over all dimensions but the rows and the inner ones."""
         ev, along = self.ev, self.dims.along
         limit, _ = ev.extent(self.pointers.shape[along], self.bounds, along)
         where = _Location(tuple(coordinates), along, self.dims.inner)
@@ -430,9 +430,9 @@ class ShortRows:
         raise InternalError(f"host lowering: cannot evaluate {type(node).__name__} of {node.elem} in short rows")
 
     def _affine(self, node: Affine, here: _Location, at: _Vector) -> V:
-        base, narrow = self.s.truncated(self.ev.at(Affine(node.shape, "i64", node.base, node.coefficients), self._first(here)),
-                                        register_element(node.elem)), register_element(node.elem)  # fmt: skip
-        value = base
+        narrow = register_element(node.elem)
+        wide = Affine(node.shape, "i64", node.base, node.coefficients)
+        value = self.s.truncated(self.ev.at(wide, self._first(here)), narrow)
         along = [[self._positions[column][number] for column in at.columns] for number in range(len(here.inner))]
         for dim, factors in zip((here.row, *here.inner), (at.rows, *along), strict=True):
             step = None if dim is None else node.coefficients[dim]

@@ -25,11 +25,7 @@ class Combine:
     @property
     def kind(self) -> str | None:
         """The operation's name when the region is a single commutative operation on the two arguments, else None."""
-        if len(self.operations) == 1 and len(self.results) == 1:
-            op, _, result, operands, _, _ = self.operations[0]
-            if result is self.results[0] and set(map(id, operands)) == set(map(id, self.arguments)):
-                return op
-        return None
+        return self.kinds[0] if len(self.results) == 1 and self.kinds is not None else None
 
     @property
     def kinds(self) -> tuple[str, ...] | None:
