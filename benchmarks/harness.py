@@ -27,7 +27,6 @@ MINIMUM_SAMPLE = 200e-6  # seconds; shorter calls are timed in blocks of this le
 WARM_UP_CALLS = 2
 WARM_UP_TIME = 20e-3  # seconds
 SAMPLES_PER_ROUND = 3
-LONG_ROUND = 1.0  # seconds; of a brief measurement such rounds are fewer
 BRIEF_ROUNDS, BRIEF_PROCESSES = 3, 2
 LIMIT = "machine's limit"
 
@@ -165,7 +164,7 @@ def sample(
 
     `limit` measures itself and returns the seconds; it runs once in every round, under the name `LIMIT`. `clock` is
     `time.process_time` where a busy machine is to count the processor time of all threads instead. `brief`: calls that are as
-    long as a warm-up are made once for it and timed once a round, and long rounds are three.
+    long as a warm-up are made once for it and timed once a round.
     """
     timers = {c.name: timeit.Timer(c.statement, timer=clock, globals=dict(c.names)) for c in contenders}
     if len(timers) != len(contenders):
@@ -184,8 +183,6 @@ def sample(
     start = time.perf_counter()
     turn = 0
     while turn < minimum_rounds or time.perf_counter() < start + seconds:
-        if brief and turn >= BRIEF_ROUNDS and time.perf_counter() - start > turn * LONG_ROUND:
-            break
         first = turn % len(contenders)
         for contender in [*contenders[first:], *contenders[:first]]:
             timer, calls = timers[contender.name], block[contender.name]

@@ -136,7 +136,7 @@ def interpreted(name: str, size: int) -> Callable[..., Measurement]:
                 samples["joinery, text"].append(time.perf_counter() - start)
         if _has_triton():
             script = [sys.executable, str(HERE / "triton_interpreter.py"), name, str(size)]
-            samples |= fresh_processes({"triton, interpreter mode": script}, rounds)
+            samples |= fresh_processes({"triton, interpreter mode": script}, rounds, () if brief else None)
         return Measurement(f"interpreter: {name} {size}", "", samples, ours)
 
     return measure
@@ -204,7 +204,7 @@ def compilation(name: str) -> Callable[..., Measurement]:
             ours = ("joinery, text",)
         if _has_triton():
             commands["triton, sm_80"] = [sys.executable, "-c", TRITON_COMPILE, str(KERNELS), name]
-        samples = fresh_processes(commands, BRIEF_PROCESSES if brief else 5)
+        samples = fresh_processes(commands, BRIEF_PROCESSES, ()) if brief else fresh_processes(commands, 5)
         return Measurement(f"compile text: {name}", "", samples, ours)
 
     return measure

@@ -3,7 +3,7 @@
 python benchmarks/run.py                       everything that can be imported
 python benchmarks/run.py softmax call          only these cases
 python benchmarks/run.py --peers-only          the baseline without joinery
-python benchmarks/run.py --quick               five rounds of each case, three of long ones, for a first look
+python benchmarks/run.py --quick               three rounds of each case but the longest two, for a first look: three minutes
 
 The tables are also written as Markdown and HTML pages, to out/bench (`report.py`).
 """
@@ -23,6 +23,8 @@ from peers import Peers, limit_threads, versions
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+LONG_CASES = ("minilm-32x128", "text-attention-4096")
+"""Left out of quick runs unless they are named; shorter cases of the same kinds are in."""
 
 
 def processor() -> dict[str, Any]:
@@ -60,7 +62,7 @@ def main() -> int:
     parser.add_argument("cases", nargs="*", help="names of cases; all of them when none is given")
     parser.add_argument("--threads", type=int, default=2, help="threads for everybody (default: 2)")
     parser.add_argument("--seconds", type=float, default=4.0, help="sampling time per case (default: 4)")
-    parser.add_argument("--quick", action="store_true", help="five rounds of each case, three of long ones")
+    parser.add_argument("--quick", action="store_true", help="three rounds of each case but the longest two")
     parser.add_argument("--peers-only", action="store_true", help="leave joinery out")
     parser.add_argument(
         "--output", type=Path, help="result file (default: benchmarks/results/DATE[-peers].json)"
@@ -72,7 +74,7 @@ def main() -> int:
 
     # The libraries read the thread limits when they are imported.
     from cases import CASES as GRAPH_CASES
-    from harness import ForeignLoad, Measurement, report, sample, table
+    from harness import BRIEF_ROUNDS, ForeignLoad, Measurement, report, sample, table
     from kernel_cases import KERNEL_CASES, KERNEL_MEASUREMENTS
     from machine import measure_limits
     from report import write
@@ -84,7 +86,7 @@ def main() -> int:
     unknown = sorted(set(options.cases) - set(known))
     if unknown:
         raise SystemExit(f"no such case: {', '.join(unknown)}; there are: {', '.join(known)}")
-    chosen = options.cases or known
+    chosen = options.cases or [name for name in known if not (options.quick and name in LONG_CASES)]
 
     peers = Peers(options.threads, with_joinery=not options.peers_only)
     for name, reason in peers.absent.items():
@@ -102,7 +104,7 @@ def main() -> int:
             foreign = ForeignLoad()
             ours = tuple(contender.name for contender in case.contenders if contender.ours)
             limit, reason = case.work.limit(machine, options.threads)
-            samples = sample(case.contenders, options.seconds, 5 if options.quick else 7, limit, brief=options.quick)
+            samples = sample(case.contenders, options.seconds, BRIEF_ROUNDS if options.quick else 7, limit, brief=options.quick)
             measurement = Measurement(case.name, reason, samples, ours)
             del case, limit
         else:
