@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import NamedTuple
 
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import InternalError
 from ...choices.options import FEW_THREADS
-from ...nest import Extent, Nest
+from ...nest import Affine, Extent, Nest
 from ...schedule.traffic import bytes_read, bytes_written
-from ...target import CACHE_LINE, LONG_TRANSFORM, MAX_SORTED_BYTES, HostTarget
+from ...target import CACHE_LINE, LONG_TRANSFORM, MAX_SORTED_BYTES, MAX_TOGETHER, HostTarget
 from ..blocks import power_of_two
-from ..schedule import Schedule
+from ..schedule import Schedule, is_whole
 from ..structure import (
     Product,
     attention_products,
@@ -149,13 +150,44 @@ def _is_mostly_copied(positions: Extent, updates: Extent) -> bool:
     return type(positions) is int and type(updates) is int and positions >= FEW_UPDATES * updates
 
 
-def _transposed_copy(nest: Nest) -> tuple[int, int] | None:
-    """Returns the axes that are contiguous in the source and in the result of a copy, if they are two."""
+class _TransposedCopy(NamedTuple):
+    """The axes that are contiguous in the source and in the result of a copy, but for what is side by side in both: so many
+    elements, along further axes."""
+
+    partner: int
+    inner: int
+    together: int
+    beside: tuple[int, ...]
+
+
+def _transposed_copy(nest: Nest) -> _TransposedCopy | None:
+    """Returns the axes of a copy whose source and result are contiguous along different ones."""
     if len(nest.body) != 1 or len(nest.stores) != 1 or nest.body[0].op != "load" or nest.body[0].dtype.is_bool:
         return None
-    inner = inner_axis(nest)
-    partner = transposed_axis(nest, inner, 1)
-    return None if partner is None or nest.stores[0].at.coefficient(inner) != 1 else (partner, inner)
+    load, target = nest.body[0], nest.stores[0].at
+    source: Affine = load.attrs["at"]
+    if load.operands:
+        return None
+    together, beside = 1, list[int]()
+    rest = [axis for axis in range(len(nest.axes)) if not is_whole(nest.axes[axis].extent, 1)]
+    if not load.attrs["guarded"]:
+        while (axis := next((a for a in rest if source.coefficient(a) == target.coefficient(a) == together), None)) is not None:
+            extent = nest.axes[axis].extent
+            if type(extent) is not int:
+                break
+            together *= extent
+            beside.append(axis)
+            rest.remove(axis)
+    if together > 1 and together * load.dtype.itemsize > MAX_TOGETHER:
+        return None
+    inner = next((a for a in rest if target.coefficient(a) == together), None)
+    partner = next((a for a in rest if source.coefficient(a) == together), None)
+    if partner is None and not load.attrs["guarded"]:
+        partner = next((a for a in rest if source.coefficient(a) == -together), None)
+    if inner is None or partner is None or inner == partner:
+        return None
+    step = source.coefficient(inner)
+    return None if type(step) is int and abs(step) <= together else _TransposedCopy(partner, inner, together, tuple(beside))
 
 
 def _share(nest: Nest) -> int:
@@ -175,19 +207,18 @@ def _least_streaming(limits: HostLimits) -> int:
     return limits.l3_bytes // 8
 
 
-def _transposed_copy_blocks(
-    nest: Nest, partner: int, inner: int, limits: HostLimits
-) -> tuple[tuple[int, int], ...]:
+def _transposed_copy_blocks(nest: Nest, copied: _TransposedCopy, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     """Chooses blocks of whole cache lines of the result and long pieces of the source, or of few lines without gaps between
     them, which are taken apart as they come."""
+    partner, inner = copied.partner, copied.inner
     columns, rows = nest.axes[partner].extent, nest.axes[inner].extent
-    between, itemsize = nest.stores[0].at.coefficient(partner), nest.body[0].dtype.itemsize
+    between, itemsize = nest.stores[0].at.coefficient(partner), nest.body[0].dtype.itemsize * copied.together
     size: Extent = 1
-    for axis in nest.axes:
-        size = size * axis.extent
+    for axis in range(len(nest.axes)):
+        size = size if axis in copied.beside else size * nest.axes[axis].extent
     in_cache = type(size) is int and 2 * size * itemsize <= _least_streaming(limits)
-    aligned = in_cache or (type(between) is int and between * itemsize % CACHE_LINE == 0)
-    height = capped(rows, TRANSPOSE_TILE if aligned else max(TRANSPOSE_TILE, UNALIGNED_COLUMN // itemsize))
+    aligned = in_cache or (type(between) is int and between * nest.body[0].dtype.itemsize % CACHE_LINE == 0)
+    height = capped(rows, TRANSPOSE_TILE if aligned else max(TRANSPOSE_TILE, UNALIGNED_COLUMN // power_of_two(itemsize)))
     width = capped(columns, TRANSPOSE_TILE if in_cache and height == TRANSPOSE_TILE else TRANSPOSED_COPY // height)
     if width < TRANSPOSE_TILE:
         height = capped(rows, TRANSPOSED_COPY // width)
@@ -195,7 +226,7 @@ def _transposed_copy_blocks(
         least = max(PROGRAM_ELEMENTS, size // (2 * PROGRAMS_PER_THREAD * limits.threads))
         while width * height > least and max(width, height) > TRANSPOSE_TILE:
             width, height = (width // 2, height) if width > height else (width, height // 2)
-    return ((partner, width), (inner, height))
+    return ((partner, width), (inner, height), *[(axis, capped(nest.axes[axis].extent, LANES)) for axis in copied.beside[::-1]])
 
 
 def _map_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
@@ -203,7 +234,7 @@ def _map_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
         return ()
     copied = _transposed_copy(nest)
     if copied is not None:
-        return _transposed_copy_blocks(nest, *copied, limits)
+        return _transposed_copy_blocks(nest, copied, limits)
     inner = inner_axis(nest)
     extent = nest.axes[inner].extent
     partner = transposed_axis(nest, inner)

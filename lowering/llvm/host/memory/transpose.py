@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import NamedTuple
 
 from .....promotion.dataclass import dataclass
-from ....target import CACHE_LINE
+from ....target import CACHE_LINE, MAX_TOGETHER
 from ...elementwise import from_memory, memory_element, memory_size, register_element, to_memory
 from ...ir import Function
 from ...module import Module
@@ -133,64 +134,93 @@ def copy_transposed(
 ) -> bool:
     """Stores a block that is only loaded, and contiguous along another dimension than it is stored along, if it is one.
 
-    The load must lie inside the bounds of the store, which are its whole mask, or be of a part of them along the two
-    dimensions, and of a constant elsewhere. What another store might change before is kept
-    in scratch by then (`ordering.py`), and not taken for a load.
+    Elements that are neighbours along further dimensions in both, as the colors of a pixel are, are moved together. The load
+    must lie inside the bounds of the store, which are its whole mask, or be of a part of them along the two dimensions, and of a
+    constant elsewhere. What another store might change before is kept in scratch by then (`ordering.py`), and not taken for a
+    load.
     """
     found = _copied(ev, pointers, value, bounds)
     if found is None:
         return False
-    load, source, r, c, padding = found
-    f, s, size = ev.f, ev.s, memory_size(pointers.pointee)
+    load, source, r, c, together, padding = found
+    f, s, element = ev.f, ev.s, memory_element(pointers.pointee)
+    size, align = memory_size(pointers.pointee) * together.elements, memory_size(pointers.pointee)
     (rows, _), (columns, _) = ev.extent(value.shape[r], bounds, r), ev.extent(value.shape[c], bounds, c)
     stride, ld = source.offset.coefficients[r] or s.constant(0), pointers.offset.coefficients[c] or s.constant(0)
     with ExitStack() as stack:
         at: list[Coordinate | None] = [ORIGIN] * len(value.shape)
         for d, extent in enumerate(value.shape):
-            if d not in (r, c) and extent > 1:
+            if d not in (r, c, *together.dims) and extent > 1:
                 count, implied = ev.extent(extent, bounds, d)
                 at[d] = stack.enter_context(ev.dimension(extent, count, implied))
         read, written = ev.row_pointer(source, tuple(at), c), ev.row_pointer(pointers, tuple(at), r)
+        if stride_of(source, c) < 0:  # the last column comes first in memory
+            last = s.sub(columns, s.constant(1))
+            read = f.gep(read, s.mul(last, s.constant(-together.elements)), element)
+            written, ld = f.gep(written, s.mul(last, ld), element), s.mul(ld, s.constant(-1))
         masked = ev.target.has("avx512vl", "avx512bw") or (size >= 4 and ev.target.has("avx"))
         if padding is not None:
             down, across = inside(ev, padding, r, rows, ()), inside(ev, padding, c, columns, padding.conditions)
             fill_around(ev, load, written, ld, (rows, down), (columns, across))
-            element = memory_element(pointers.pointee)
             read = f.gep(f.gep(read, s.mul(down.first, stride), element), across.first, element)
             written = f.gep(f.gep(written, s.mul(across.first, ld), element), down.first, element)
             rows, columns = s.sub(down.end, down.first), s.sub(across.end, across.first)
             streaming = False
+        is_held = size in (1, 2, 4, 8)  # in an element of a register, without gaps
         width = ev.target.vector_bytes
-        past = streaming and s.multiple(written) % width == 0
-        apart = past and s.multiple(ld) * size % width == 0
+        past = streaming and is_held and s.multiple(written) % width == 0
+        apart = past and s.multiple(ld) * align % width == 0
         function: TransposedCopy | TransposedLines | Deinterleaving | Interleaving
         in_vectors = apart or not streaming or size < 4  # shuffles of small elements save more than whole lines do
-        if in_vectors and (few := _few_without_gaps(columns, stride)) is not None:
-            function = Deinterleaving(size, width, few, apart)
-        elif (few := _few_without_gaps(rows, ld)) is not None:
-            function = Interleaving(size, width, few, past)
+        if is_held and in_vectors and (few := _few_without_gaps(columns, stride, together.elements)) is not None:
+            function = Deinterleaving(size, align, width, few, apart)
+        elif is_held and (few := _few_without_gaps(rows, ld, together.elements)) is not None:
+            function = Interleaving(size, align, width, few, past)
+        elif streaming and is_held and not apart and value.shape[r] * size >= 4 * CACHE_LINE:
+            function = TransposedLines(size, align, width, masked)
         else:
-            if streaming and not apart and value.shape[r] * size >= 4 * CACHE_LINE:
-                function = TransposedLines(size, width, masked)
-            else:
-                width = max(LANE, min(width, value.shape[r] * size))
-                function = TransposedCopy(size, width, masked, apart and width == ev.target.vector_bytes)
-        f.call(f.module.provide(function), "void", [read, stride, written, ld, rows, columns])
+            width = max(LANE, min(width, value.shape[r] * (1 << (size - 1).bit_length())))
+            function = TransposedCopy(size, align, width, masked, apart and width == ev.target.vector_bytes)
+        bytes_ = s.constant(align)
+        f.call(f.module.provide(function), "void", [read, s.mul(stride, bytes_), written, s.mul(ld, bytes_), rows, columns])
     return True
 
 
-def _few_without_gaps(extent: V, stride: V) -> int | None:
-    """Returns the extent, if it is a few elements that lie side by side without gaps."""
+def _few_without_gaps(extent: V, stride: V, together: int) -> int | None:
+    """Returns the extent, if it is a few times `together` elements that lie side by side without gaps."""
     if not is_constant(extent) or not is_constant(stride):
         return None
-    return extent.number if extent.number == stride.number and 1 < extent.number <= FEW else None
+    return extent.number if extent.number * together == stride.number and 1 < extent.number <= FEW else None
+
+
+class _Together(NamedTuple):
+    """How many elements are neighbours in the source and in the result, and along which dimensions."""
+
+    elements: int
+    dims: tuple[int, ...]
+
+
+def _together(ev: Evaluator, source: Pointers, target: Pointers, bounds: Sequence[Bound]) -> _Together:
+    """Returns what stays side by side when a block is copied: all elements along some dimensions, whose numbers are known."""
+    elements, dims = 1, list[int]()
+    wide = [d for d, extent in enumerate(source.shape) if extent > 1]
+    while True:
+        found = next((d for d in wide if stride_of(source, d) == stride_of(target, d) == elements), None)
+        if found is None:
+            return _Together(elements, tuple(dims))
+        count, _ = ev.extent(source.shape[found], bounds, found)
+        if not is_constant(count) or count.number < 1:
+            return _Together(elements, tuple(dims))
+        wide.remove(found)
+        dims.append(found)
+        elements *= count.number
 
 
 def _copied(
     ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound]
-) -> tuple[Load, Pointers, int, int, Padding | None] | None:
+) -> tuple[Load, Pointers, int, int, _Together, Padding | None] | None:
     """Returns the load of a stored block, what it is from, in the block's coordinates, the dimensions in which the result and
-    the source are contiguous, and the mask of a load of a part."""
+    the source are contiguous, what stays together, and the mask of a load of a part."""
     shape = value.shape
     load: Node = value
     dims: Sequence[int | None] = range(len(shape))
@@ -214,16 +244,21 @@ def _copied(
         padding = padding_of(load.mask, dims) if load.mask is not None and isinstance(load.other, Splat) else None
         if padding is None:
             return None
-    wide = [d for d, extent in enumerate(shape) if extent > 1]
-    r = next((d for d in wide if stride_of(pointers, d) == 1), None)
-    c = next((d for d in wide if stride_of(source, d) == 1), None)
+    together = _Together(1, ()) if padding is not None else _together(ev, source, pointers, bounds)
+    wide = [d for d, extent in enumerate(shape) if extent > 1 and d not in together.dims]
+    r = next((d for d in wide if stride_of(pointers, d) == together.elements), None)
+    c = next((d for d in wide if stride_of(source, d) == together.elements), None)
+    if c is None and padding is None:
+        c = next((d for d in wide if stride_of(source, d) == -together.elements), None)
     if r is None or c is None or r == c or source.offset.coefficients[r] is None or pointers.offset.coefficients[c] is None:
+        return None
+    if together.elements > 1 and together.elements * memory_size(pointers.pointee) > MAX_TOGETHER:
         return None
     if padding is not None:
         parts = {(bound.dim, bound.limit.operand()) for bound in (*padding.begins, *padding.limits)}
         if min(shape[r], shape[c]) < FEWEST_LANES or any(part[0] not in (r, c) for part in parts - stored):
             return None
-    return load, source, r, c, padding
+    return load, source, r, c, together, padding
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Copies blocks from memory to memory with their rows as columns, without scratch in between.
 
-The loops are functions of their own: they are long, and are compiled once for all blocks of a model. Elements are integers of
-their size, so that every bit of a float stays what it is.
+The loops are functions of their own: they are long, and are compiled once for all blocks of a model. What they move are integers,
+so that every bit of a float stays what it is: an element, or several that stay side by side, as the colors of a pixel do. Strides
+are in bytes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ LANE = 16
 """Bytes of the parts of a vector register within which shuffles are cheap, and of a piece of a row that is loaded at once."""
 FEW = 8
 """The most columns, or rows, without gaps between them that are taken apart, or put together, as whole vectors."""
+MOVED = 4
+"""Rows and columns of a tile whose pieces are more than a lane, and are moved one by one."""
 COLUMN, TOGETHER = 512, 256
 """Bytes of a column that are put together in scratch, and how many columns are."""
 
@@ -26,27 +29,40 @@ _PARAMETERS = [("ptr", "from"), ("i64", "stride"), ("ptr", "to"), ("i64", "ld"),
 
 @dataclass(frozen=True, slots=True)
 class TransposedCopy:
-    """The function that makes to[c · ld + r] = from[r · stride + c] for r < rows, c < columns, in elements.
+    """The function that makes to[c · ld + r · size] = from[r · stride + c · size] for r < rows, c < columns.
 
-    size: bytes of an element.  width: bytes of a vector register.  masked: whether registers have masks for these elements.
-    streaming: columns start at multiples of the width, and are written past the caches.
+    size: bytes that stay together.  align: bytes that their addresses are multiples of.  width: bytes of a vector
+    register.  masked: whether registers have masks for integers of this size.  streaming: columns start at multiples of the
+    width, and are written past the caches.
     """
 
     size: int
+    align: int
     width: int
     masked: bool
     streaming: bool
 
     @property
     def name(self) -> str:
-        return f"jn_transposed_copy_{self.size}_{self.width}{'_masked' * self.masked}{'_streaming' * self.streaming}"
+        kind = f"{'_masked' * self.masked}{'_streaming' * self.streaming}"
+        return f"jn_transposed_copy_{self.size}_{self.align}_{self.width}{kind}"
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
         return _PARAMETERS
 
+    @property
+    def _held(self) -> int:
+        """Bytes of a register that `size` bytes are held in."""
+        return 1 << (self.size - 1).bit_length()
+
+    @property
+    def _tile(self) -> tuple[int, int]:
+        """Columns and rows of a tile."""
+        return (LANE // self._held, self.width // self._held) if self.size <= LANE else (MOVED, MOVED)
+
     def add(self, module: Module, linkage: str = "internal") -> None:
-        """Adds the function to a module. Pieces of `LANE` bytes of as many rows as fill a register become whole vectors."""
+        """Adds the function to a module. Pieces of a lane of as many rows as fill a register become whole vectors."""
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         source, stride, target, ld, rows, columns = f.params
         self.emit(f, source, stride, target, ld, rows, columns)
@@ -55,32 +71,69 @@ class TransposedCopy:
 
     def emit(self, f: Function, source: V, stride: V, target: V, ld: V, rows: V, columns: V) -> None:
         """Emits the loops."""
-        elem, across, down = f"i{8 * self.size}", LANE // self.size, self.width // self.size
+        size = i64(self.size)
+        across, down = self._tile
         with f.loop(0, rows, down) as r:
             left = f.sub(rows, r.index)
-            line, column = f.gep(source, f.mul(stride, r.index), elem), f.gep(target, r.index, elem)
+            line, column = f.gep(source, f.mul(stride, r.index)), f.gep(target, f.mul(size, r.index))
             with f.loop(0, columns, across) as c:
                 above = f.sub(columns, c.index)
-                first = f.gep(line, c.index, elem)
-                to = f.gep(column, f.mul(ld, c.index), elem)
+                first = f.gep(line, f.mul(size, c.index))
+                to = f.gep(column, f.mul(ld, c.index))
                 inside, edge, done = f.label("inside"), f.label("edge"), f.label("copied")
                 is_whole = f.binary("and", f.icmp("sge", left, i64(down)), f.icmp("sge", above, i64(across)))
                 f.cond_branch(is_whole, inside, edge)
                 f.start(inside)
                 with f.scope():
-                    pieces = [f.load(vector(elem, across), p, self.size) for p in _each(f, first, stride, elem, down)]
-                    align = self.width if self.streaming else self.size
-                    for p, value in zip(_each(f, to, ld, elem, across), transposed(f, pieces, across), strict=True):
-                        f.store(value, p, align, nontemporal=self.streaming)
+                    self._whole(f, first, stride, to, ld)
                 f.branch(done)
                 f.start(edge)
                 with f.scope():
-                    if self.masked:
+                    if self.masked and self.size == self._held < LANE:
                         self._masked(f, first, stride, to, ld, left, above)
                     else:
                         self._single(f, first, stride, to, ld, left, above)
                 f.branch(done)
                 f.start(done)
+
+    def _whole(self, f: Function, first: V, stride: V, to: V, ld: V) -> None:
+        """Emits the copy of a tile: in registers, or piece by piece where one is more than a lane."""
+        across, down = self._tile
+        lines, columns = _each(f, first, stride, down), _each(f, to, ld, across)
+        if self.size <= LANE:
+            for pointer, value in zip(columns, transposed(f, [self._piece(f, line) for line in lines], across), strict=True):
+                self._store(f, value, pointer)
+            return
+        for r, line in enumerate(lines):
+            for c, column in enumerate(columns):
+                value = f.load(vector("i8", self.size), f.gep(line, c * self.size), self.align)
+                f.store(value, f.gep(column, r * self.size), self.align)
+
+    def _piece(self, f: Function, pointer: V) -> V:
+        """Returns a lane of one row."""
+        held, across = self._held, LANE // self._held
+        if held == LANE:
+            value = f.load(vector("i8", self.size), pointer, self.align)
+            return value if self.size == LANE else f.shuffle(value, value, [*range(self.size), *[-1] * (LANE - self.size)])
+        if held == self.size:
+            return f.load(vector(f"i{8 * held}", across), pointer, self.align)
+        value = f.load(vector("i8", across * self.size), pointer, self.align)
+        apart = [e * self.size + b if b < self.size else -1 for e in range(across) for b in range(held)]
+        return f.cast("bitcast", f.shuffle(value, value, apart), vector(f"i{8 * held}", across))
+
+    def _store(self, f: Function, value: V, pointer: V) -> None:
+        """Stores a register of one column. Lanes that are not full overlap the next one, which is stored after them."""
+        if self.size == self._held:
+            align = self.width if self.streaming else self.align
+            f.store(value, pointer, align, nontemporal=self.streaming)
+            return
+        across, taken = LANE // self._held, LANE // self._held * self.size
+        bytes_ = f.cast("bitcast", value, vector("i8", self.width))
+        for lane in range(0, self.width, LANE):
+            together = [lane + e * self._held + b for e in range(across) for b in range(self.size)]
+            if lane + LANE < self.width:
+                together += [-1] * (LANE - taken)
+            f.store(f.shuffle(bytes_, bytes_, together), f.gep(pointer, lane // LANE * taken), self.align)
 
     def _masked(self, f: Function, first: V, stride: V, to: V, ld: V, left: V, above: V) -> None:
         """Emits the copy of a piece with fewer rows or columns than whole ones have."""
@@ -89,20 +142,19 @@ class TransposedCopy:
         lanes = f.icmp("sgt", f.splat(above, across), int_vector(range(across), "i64"))
         height = f.icmp("sgt", f.splat(left, down), int_vector(range(down), "i64"))
         pieces = []
-        for number, pointer in enumerate(_each(f, first, stride, elem, down)):
+        for number, pointer in enumerate(_each(f, first, stride, down)):
             on = f.select(f.icmp("sgt", left, i64(number)), lanes, zero(lanes.type))
-            pieces.append(f.masked_load(piece, pointer, on, zero(piece), self.size))
-        for number, (pointer, value) in enumerate(
-            zip(_each(f, to, ld, elem, across), transposed(f, pieces, across), strict=True)
-        ):
+            pieces.append(f.masked_load(piece, pointer, on, zero(piece), self.align))
+        for number, (pointer, value) in enumerate(zip(_each(f, to, ld, across), transposed(f, pieces, across), strict=True)):
             with f.when(f.icmp("sgt", above, i64(number))):
-                f.masked_store(value, pointer, height, self.size)
+                f.masked_store(value, pointer, height, self.align)
 
     def _single(self, f: Function, first: V, stride: V, to: V, ld: V, left: V, above: V) -> None:
-        elem, across, down = f"i{8 * self.size}", LANE // self.size, self.width // self.size
+        elem, size = vector("i8", self.size), i64(self.size)
+        across, down = self._tile
         with f.loop(0, f.smin(above, i64(across))) as c, f.loop(0, f.smin(left, i64(down))) as r:
-            value = f.load(elem, f.gep(first, f.add(f.mul(stride, r.index), c.index), elem), self.size)
-            f.store(value, f.gep(to, f.add(f.mul(ld, c.index), r.index), elem), self.size)
+            value = f.load(elem, f.gep(first, f.add(f.mul(stride, r.index), f.mul(size, c.index))), self.align)
+            f.store(value, f.gep(to, f.add(f.mul(ld, c.index), f.mul(size, r.index))), self.align)
 
 
 def transposed(f: Function, pieces: Sequence[V], across: int) -> list[V]:
@@ -136,16 +188,18 @@ def _joined(f: Function, parts: Sequence[V]) -> V:
 class TransposedLines:
     """The function of a `TransposedCopy` that writes past the caches wherever columns start.
 
-    Columns are put together in scratch, and leave it in whole cache lines; what remains at both ends is stored as usual.
+    Columns are put together in scratch, and leave it in whole cache lines; what remains at both ends is stored as usual. `size` is
+    a power of two.
     """
 
     size: int
+    align: int
     width: int
     masked: bool
 
     @property
     def name(self) -> str:
-        return f"jn_transposed_lines_{self.size}_{self.width}{'_masked' * self.masked}"
+        return f"jn_transposed_lines_{self.size}_{self.align}_{self.width}{'_masked' * self.masked}"
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -156,20 +210,20 @@ class TransposedLines:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         source, stride, target, ld, rows, columns = f.params
         elem, most, lanes = f"i{8 * self.size}", COLUMN // self.size, self.width // self.size
-        scratch = f.alloca("i8", TOGETHER * COLUMN, CACHE_LINE)
-        inside = TransposedCopy(self.size, self.width, self.masked, False)
+        scratch, size = f.alloca("i8", TOGETHER * COLUMN, CACHE_LINE), i64(self.size)
+        inside = TransposedCopy(self.size, self.align, self.width, self.masked, False)
         with f.loop(0, rows, most) as r, f.loop(0, columns, TOGETHER) as c:
             height, count = f.smin(f.sub(rows, r.index), i64(most)), f.smin(f.sub(columns, c.index), i64(TOGETHER))
-            first = f.gep(f.gep(source, f.mul(stride, r.index), elem), c.index, elem)
-            inside.emit(f, first, stride, scratch, i64(most), height, count)
-            to = f.gep(f.gep(target, f.mul(ld, c.index), elem), r.index, elem)
+            first = f.gep(f.gep(source, f.mul(stride, r.index)), f.mul(size, c.index))
+            inside.emit(f, first, stride, scratch, i64(COLUMN), height, count)
+            to = f.gep(f.gep(target, f.mul(ld, c.index)), f.mul(size, r.index))
             with f.loop(0, count) as column:
-                read = f.gep(scratch, f.mul(column.index, i64(most)), elem)
-                written = f.gep(to, f.mul(column.index, ld), elem)
+                read = f.gep(scratch, f.mul(column.index, i64(COLUMN)))
+                written = f.gep(to, f.mul(column.index, ld))
                 bytes_ = f.binary("and", f.sub(i64(0), f.cast("ptrtoint", written, "i64")), i64(CACHE_LINE - 1))
                 before = f.smin(f.binary("lshr", bytes_, i64(self.size.bit_length() - 1)), height)
                 self._part(f, read, written, i64(0), before)
-                # an array that does not start at a multiple of its elements' size has no whole lines
+                # an array that does not start at a multiple of what is moved has no whole lines
                 odd = f.icmp("ne", f.binary("and", bytes_, i64(self.size - 1)), i64(0))
                 lines = f.binary("and", f.sub(height, before), i64(-(CACHE_LINE // self.size)))
                 end = f.add(before, f.select(odd, i64(0), lines))
@@ -186,28 +240,29 @@ class TransposedLines:
         with f.loop(start, end, lanes) as at:
             source, target = f.gep(read, at.index, elem), f.gep(written, at.index, elem)
             if lanes == 1:
-                f.store(f.load(elem, source, self.size), target, self.size)
+                f.store(f.load(elem, source, self.size), target, self.align)
             else:
                 on = f.icmp("sgt", f.splat(f.sub(end, at.index), lanes), int_vector(range(lanes), "i64"))
                 type_ = vector(elem, lanes)
-                f.masked_store(f.masked_load(type_, source, on, zero(type_), self.size), target, on, self.size)
+                f.masked_store(f.masked_load(type_, source, on, zero(type_), self.size), target, on, self.align)
 
 
 @dataclass(frozen=True, slots=True)
 class Deinterleaving:
-    """The function that makes to[c · ld + r] = from[r · count + c] for r < rows, c < count.
+    """The function that makes to[c · ld + r · size] = from[(r · count + c) · size] for r < rows, c < count.
 
-    `stride` and `columns` are the count.
+    `stride` and `columns` say nothing more. `size` is a power of two up to 8.
     """
 
     size: int
+    align: int
     width: int
     count: int
     streaming: bool
 
     @property
     def name(self) -> str:
-        return f"jn_deinterleaving_{self.size}_{self.width}_{self.count}{'_streaming' * self.streaming}"
+        return f"jn_deinterleaving_{self.size}_{self.align}_{self.width}_{self.count}{'_streaming' * self.streaming}"
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -218,36 +273,37 @@ class Deinterleaving:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         source, _, target, ld, rows, _ = f.params
         elem, lanes, count = f"i{8 * self.size}", self.width // self.size, self.count
-        align = self.width if self.streaming else self.size
+        align = self.width if self.streaming else self.align
         whole = f.binary("and", rows, i64(-lanes))
         with f.loop(0, whole, lanes) as r:
             first = f.gep(source, f.mul(r.index, i64(count)), elem)
-            vectors = [f.load(vector(elem, lanes), f.gep(first, i * lanes, elem), self.size) for i in range(count)]
-            for number, pointer in enumerate(_each(f, f.gep(target, r.index, elem), ld, elem, count)):
+            vectors = [f.load(vector(elem, lanes), f.gep(first, i * lanes, elem), self.align) for i in range(count)]
+            for number, pointer in enumerate(_each(f, f.gep(target, r.index, elem), ld, count)):
                 wanted = [divmod(i * count + number, lanes) for i in range(lanes)]
                 f.store(_picked(f, vectors, wanted), pointer, align, nontemporal=self.streaming)
         with f.loop(whole, rows) as r, f.loop(0, count) as c:
-            value = f.load(elem, f.gep(source, f.add(f.mul(r.index, i64(count)), c.index), elem), self.size)
-            f.store(value, f.gep(target, f.add(f.mul(ld, c.index), r.index), elem), self.size)
+            value = f.load(elem, f.gep(source, f.add(f.mul(r.index, i64(count)), c.index), elem), self.align)
+            f.store(value, f.gep(f.gep(target, f.mul(ld, c.index)), r.index, elem), self.align)
         f.ret()
         module.add(f)
 
 
 @dataclass(frozen=True, slots=True)
 class Interleaving:
-    """The function that makes to[c · count + r] = from[r · stride + c] for r < count, c < columns.
+    """The function that makes to[(c · count + r) · size] = from[r · stride + c · size] for r < count, c < columns.
 
-    `ld` and `rows` are the count.
+    `ld` and `rows` say nothing more. `size` is a power of two up to 8.
     """
 
     size: int
+    align: int
     width: int
     count: int
     streaming: bool
 
     @property
     def name(self) -> str:
-        return f"jn_interleaving_{self.size}_{self.width}_{self.count}{'_streaming' * self.streaming}"
+        return f"jn_interleaving_{self.size}_{self.align}_{self.width}_{self.count}{'_streaming' * self.streaming}"
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -258,19 +314,19 @@ class Interleaving:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         source, stride, target, _, _, columns = f.params
         elem, lanes, count = f"i{8 * self.size}", self.width // self.size, self.count
-        align = self.width if self.streaming else self.size
+        align = self.width if self.streaming else self.align
         whole = f.binary("and", columns, i64(-lanes))
         with f.loop(0, whole, lanes) as c:
-            starts = _each(f, f.gep(source, c.index, elem), stride, elem, count)
-            vectors = [f.load(vector(elem, lanes), start, self.size) for start in starts]
+            starts = _each(f, f.gep(source, c.index, elem), stride, count)
+            vectors = [f.load(vector(elem, lanes), start, self.align) for start in starts]
             first = f.gep(target, f.mul(c.index, i64(count)), elem)
             for number in range(count):
                 at = [divmod(number * lanes + i, count) for i in range(lanes)]
                 wanted = [(line, lane) for lane, line in at]
                 f.store(_picked(f, vectors, wanted), f.gep(first, number * lanes, elem), align, nontemporal=self.streaming)
         with f.loop(whole, columns) as c, f.loop(0, count) as r:
-            value = f.load(elem, f.gep(source, f.add(f.mul(stride, r.index), c.index), elem), self.size)
-            f.store(value, f.gep(target, f.add(f.mul(c.index, i64(count)), r.index), elem), self.size)
+            value = f.load(elem, f.gep(f.gep(source, f.mul(stride, r.index)), c.index, elem), self.align)
+            f.store(value, f.gep(target, f.add(f.mul(c.index, i64(count)), r.index), elem), self.align)
         f.ret()
         module.add(f)
 
@@ -287,9 +343,9 @@ def _picked(f: Function, vectors: Sequence[V], wanted: Sequence[tuple[int, int]]
     return result
 
 
-def _each(f: Function, first: V, stride: V, elem: str, count: int) -> list[V]:
+def _each(f: Function, first: V, stride: V, count: int) -> list[V]:
     """Returns the addresses at which `count` lines start."""
     pointers = [first]
     while len(pointers) < count:
-        pointers.append(f.gep(pointers[-1], stride, elem))
+        pointers.append(f.gep(pointers[-1], stride))
     return pointers

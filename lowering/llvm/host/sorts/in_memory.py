@@ -86,8 +86,9 @@ class _LinesBeside(_Lines):
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         first, lines, count = f.params
         rows = f.alloca(self.elem, SHORT_LINE * self.lanes)
-        copy = module.provide(TransposedCopy(self.size, WIDTH, True, False))
-        f.call(copy, "void", [first, count, rows, i64(self.lanes), lines, count])
+        copy = module.provide(TransposedCopy(self.size, self.size, WIDTH, True, False))
+        line = f.mul(count, i64(self.size))
+        f.call(copy, "void", [first, line, rows, i64(WIDTH), lines, count])
         network, done, size = Rows(self.elem, self.lanes, WIDTH), f.label("sorted"), MIN_ROWS
         while size <= SHORT_LINE:
             here, larger = f.label("here"), f.label("larger")
@@ -104,6 +105,6 @@ class _LinesBeside(_Lines):
                 f.start(larger)
             size *= 2
         f.start(done)
-        f.call(copy, "void", [rows, i64(self.lanes), first, count, count, lines])
+        f.call(copy, "void", [rows, i64(WIDTH), first, line, count, lines])
         f.ret()
         module.add(f)

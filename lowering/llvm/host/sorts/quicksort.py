@@ -347,13 +347,13 @@ class _Leaf(Part):
             value = f.masked_load(self.type, source, inside, f.splat(self.largest, lanes), self.size)
             f.store(value, f.gep(block, state.index, self.elem), WIDTH)
         f.cond_branch(is_small, small, large)
-        copy = module.provide(TransposedCopy(self.size, WIDTH, True, False))
+        copy = module.provide(TransposedCopy(self.size, self.size, WIDTH, True, False))
         for label, number in ((small, half // lanes), (large, LEAF // lanes)):
             f.start(label)
             network = Rows(self.elem, lanes, WIDTH)
             for function in (SortedLines(network, number), JoinedLanes(network, number)):
                 f.call(module.provide(function), "void", [block])
-            f.call(copy, "void", [block, i64(lanes), turned, i64(number), i64(number), i64(lanes)])
+            f.call(copy, "void", [block, i64(WIDTH), turned, i64(number * self.size), i64(number), i64(lanes)])
             f.branch(sorted_)
         f.start(sorted_)
         with f.loop(0, count, lanes) as state:
