@@ -135,9 +135,9 @@ def copy_transposed(
     """Stores a block that is only loaded, and contiguous along another dimension than it is stored along, if it is one.
 
     Elements that are neighbours along further dimensions in both, as the colors of a pixel are, are moved together. The load
-    must lie inside the bounds of the store, which are its whole mask, or be of a part of them along the two dimensions, and of a
-    constant elsewhere. What another store might change before is kept in scratch by then (`ordering.py`), and not taken for a
-    load.
+    must lie inside the bounds of the store, which are its whole mask, or be of a part of them along the two dimensions, and of
+    a constant elsewhere. What another store might change before is kept in scratch by then (`ordering.py`), and not taken for
+    a load.
     """
     found = _copied(ev, pointers, value, bounds)
     if found is None:
@@ -166,17 +166,17 @@ def copy_transposed(
             written = f.gep(f.gep(written, s.mul(across.first, ld), element), down.first, element)
             rows, columns = s.sub(down.end, down.first), s.sub(across.end, across.first)
             streaming = False
-        is_held = size in (1, 2, 4, 8)  # in an element of a register, without gaps
+        is_full = size in (1, 2, 4, 8)  # in an element of a register, without gaps
         width = ev.target.vector_bytes
-        past = streaming and is_held and s.multiple(written) % width == 0
+        past = streaming and is_full and s.multiple(written) % width == 0
         apart = past and s.multiple(ld) * align % width == 0
         function: TransposedCopy | TransposedLines | Deinterleaving | Interleaving
         in_vectors = apart or not streaming or size < 4  # shuffles of small elements save more than whole lines do
-        if is_held and in_vectors and (few := _few_without_gaps(columns, stride, together.elements)) is not None:
+        if is_full and in_vectors and (few := _few_without_gaps(columns, stride, together.elements)) is not None:
             function = Deinterleaving(size, align, width, few, apart)
-        elif is_held and (few := _few_without_gaps(rows, ld, together.elements)) is not None:
+        elif is_full and (few := _few_without_gaps(rows, ld, together.elements)) is not None:
             function = Interleaving(size, align, width, few, past)
-        elif streaming and is_held and not apart and value.shape[r] * size >= 4 * CACHE_LINE:
+        elif streaming and is_full and not apart and value.shape[r] * size >= 4 * CACHE_LINE:
             function = TransposedLines(size, align, width, masked)
         else:
             width = max(LANE, min(width, value.shape[r] * (1 << (size - 1).bit_length())))

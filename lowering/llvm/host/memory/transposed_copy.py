@@ -1,8 +1,8 @@
 """Copies blocks from memory to memory with their rows as columns, without scratch in between.
 
-The loops are functions of their own: they are long, and are compiled once for all blocks of a model. What they move are integers,
-so that every bit of a float stays what it is: an element, or several that stay side by side, as the colors of a pixel do. Strides
-are in bytes.
+The loops are functions of their own: they are long, and are compiled once for all blocks of a model. What they move are
+integers, so that every bit of a float stays what it is: an element, or several that stay side by side, as the colors of a
+pixel do. Strides are in bytes.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class TransposedCopy:
         return _PARAMETERS
 
     @property
-    def _held(self) -> int:
-        """Bytes of a register that `size` bytes are held in."""
+    def _padded(self) -> int:
+        """Bytes of a register that `size` bytes take."""
         return 1 << (self.size - 1).bit_length()
 
     @property
     def _tile(self) -> tuple[int, int]:
         """Columns and rows of a tile."""
-        return (LANE // self._held, self.width // self._held) if self.size <= LANE else (MOVED, MOVED)
+        return (LANE // self._padded, self.width // self._padded) if self.size <= LANE else (MOVED, MOVED)
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         """Adds the function to a module. Pieces of a lane of as many rows as fill a register become whole vectors."""
@@ -89,7 +89,7 @@ class TransposedCopy:
                 f.branch(done)
                 f.start(edge)
                 with f.scope():
-                    if self.masked and self.size == self._held < LANE:
+                    if self.masked and self.size == self._padded < LANE:
                         self._masked(f, first, stride, to, ld, left, above)
                     else:
                         self._single(f, first, stride, to, ld, left, above)
@@ -111,26 +111,26 @@ class TransposedCopy:
 
     def _piece(self, f: Function, pointer: V) -> V:
         """Returns a lane of one row."""
-        held, across = self._held, LANE // self._held
-        if held == LANE:
+        padded, across = self._padded, LANE // self._padded
+        if padded == LANE:
             value = f.load(vector("i8", self.size), pointer, self.align)
             return value if self.size == LANE else f.shuffle(value, value, [*range(self.size), *[-1] * (LANE - self.size)])
-        if held == self.size:
-            return f.load(vector(f"i{8 * held}", across), pointer, self.align)
+        if padded == self.size:
+            return f.load(vector(f"i{8 * padded}", across), pointer, self.align)
         value = f.load(vector("i8", across * self.size), pointer, self.align)
-        apart = [e * self.size + b if b < self.size else -1 for e in range(across) for b in range(held)]
-        return f.cast("bitcast", f.shuffle(value, value, apart), vector(f"i{8 * held}", across))
+        apart = [e * self.size + b if b < self.size else -1 for e in range(across) for b in range(padded)]
+        return f.cast("bitcast", f.shuffle(value, value, apart), vector(f"i{8 * padded}", across))
 
     def _store(self, f: Function, value: V, pointer: V) -> None:
         """Stores a register of one column. Lanes that are not full overlap the next one, which is stored after them."""
-        if self.size == self._held:
+        if self.size == self._padded:
             align = self.width if self.streaming else self.align
             f.store(value, pointer, align, nontemporal=self.streaming)
             return
-        across, taken = LANE // self._held, LANE // self._held * self.size
+        across, taken = LANE // self._padded, LANE // self._padded * self.size
         bytes_ = f.cast("bitcast", value, vector("i8", self.width))
         for lane in range(0, self.width, LANE):
-            together = [lane + e * self._held + b for e in range(across) for b in range(self.size)]
+            together = [lane + e * self._padded + b for e in range(across) for b in range(self.size)]
             if lane + LANE < self.width:
                 together += [-1] * (LANE - taken)
             f.store(f.shuffle(bytes_, bytes_, together), f.gep(pointer, lane // LANE * taken), self.align)
@@ -188,8 +188,8 @@ def _joined(f: Function, parts: Sequence[V]) -> V:
 class TransposedLines:
     """The function of a `TransposedCopy` that writes past the caches wherever columns start.
 
-    Columns are put together in scratch, and leave it in whole cache lines; what remains at both ends is stored as usual. `size` is
-    a power of two.
+    Columns are put together in scratch, and leave it in whole cache lines; what remains at both ends is stored as usual. `size`
+    is a power of two.
     """
 
     size: int
