@@ -63,6 +63,14 @@ class HostTarget:
         """Whether one instruction picks lanes of two whole registers (`vpermt2ps`), and loads have masks."""
         return self.is_x86 and self.vector_bytes == 64 and self.has("avx512f")
 
+    def table_elements(self, size: int) -> int:
+        """Returns the elements of `size` bytes of the longest table that registers hold; 0 where none picks them."""
+        if not self.is_x86 or self.vector_bytes != 64:
+            return 0
+        most = {1: (256, "avx512vbmi"), 2: (512, "avx512bw"), 4: (256, "avx512f"), 8: (64, "avx512f")}
+        elements, needed = most.get(size, (0, ""))
+        return elements if self.has(needed) else 0
+
     @property
     def interleaves_bytes(self) -> bool:
         """Whether it multiplies four bytes at a time (`vpdpbusd`), and one instruction picks bytes of two whole registers."""

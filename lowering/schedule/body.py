@@ -18,7 +18,7 @@ from .costs import FEW_PICKED, PICKED_LIMIT, PICKED_SHARE
 from .extents import at_most, contiguous_strides, exact_quotient, is_one, is_zero, product
 from .grouping import Grouping
 from .groups import Group
-from .indexing import ZERO, AxisMap, Index, add, constant_index, linear, map_indices, scale, shift
+from .indexing import ZERO, AxisMap, Index, add, constant_index, effort, linear, map_indices, scale, shift
 from .views import are_in_range, is_counting, is_number, reshape_groups, storage_root
 
 INT64 = DType("int64")
@@ -77,15 +77,8 @@ class Entry:
         at: Index | None,
         lines: tuple[Location, ...],
     ) -> None:
-        self.op, self.dtype, self.axes, self.operands, self.attrs, self.at, self.lines = (
-            op,
-            dtype,
-            axes,
-            operands,
-            attrs,
-            at,
-            lines,
-        )
+        self.op, self.dtype, self.axes, self.operands = op, dtype, axes, operands
+        self.attrs, self.at, self.lines = attrs, at, lines
 
 
 def _view_position(index: tuple[Index, ...], terms: Sequence[tuple[int, int]], start: Extent) -> Index:
@@ -188,15 +181,8 @@ class BodyBuilder:
             return value
         if entry.op in ("load", "const", "dim", "index"):
             key = ("spread", value)
-            return self.emit(
-                entry.op,
-                entry.dtype,
-                entry.operands,
-                entry.attrs,
-                axes=axes | entry.axes,
-                at=entry.at,
-                key=key,
-            )
+            axes |= entry.axes
+            return self.emit(entry.op, entry.dtype, entry.operands, entry.attrs, axes=axes, at=entry.at, key=key)
         attrs = {"dtype": entry.dtype, "rounding": "nearest", "saturate": True}
         return self.emit("cast", entry.dtype, (value,), attrs, axes=axes, key="same")
 
@@ -240,7 +226,7 @@ class BodyBuilder:
         if self._is_masked_load(symbol):
             if variants > MAX_MASKED:
                 raise NeedsBufferError(symbol)
-        elif variants > MAX_VARIANTS or (variants - 1) * self.grouping.cost[symbol.id] > MAX_REPEATED:
+        elif variants > MAX_VARIANTS or (variants - 1) * self.grouping.cost[symbol.id] * effort(index) > MAX_REPEATED:
             raise NeedsBufferError(symbol)
         outer, self._lines = self._lines, (symbol.location,)
         found = self._computed(symbol, index, guard)
@@ -263,11 +249,7 @@ class BodyBuilder:
         if kind == "map":
             return self._map(symbol, index, guard)
         if kind == "join":
-            return (
-                self._concat(symbol, index, guard)
-                if symbol.op.name == "concat"
-                else self._pad(symbol, index, guard)
-            )
+            return self._concat(symbol, index, guard) if symbol.op.name == "concat" else self._pad(symbol, index, guard)
         if kind == "index":
             return self._gather(symbol, index, guard)
         if is_counting(symbol):
@@ -469,12 +451,25 @@ class BodyBuilder:
         extent = data.shape[axis]
         if are_in_range(indices, extent):
             return self.evaluate(data, (*outer, self._picked(symbol, self._wide(position), inner), *inner), guard)
+        unsigned = self._unsigned(position)
+        if unsigned is not None and type(extent) is int and 0 < extent <= 1 << self.entries[unsigned].dtype.bits:
+            dtype = self.entries[unsigned].dtype
+            position = self._wide(self.emit("minimum", dtype, (unsigned, self.constant(extent - 1, dtype))))
+            return self.evaluate(data, (*outer, self._picked(symbol, position, inner), *inner), guard)
         position = self._wrapped(position, indices.dtype, extent)
         zero, last = self.extent_value(0), self.extent_value(extent - 1)
         if indices.dtype.kind != "int" and indices.dtype.bits == 64:  # what is negative as int64 is beyond the end
             position = self.emit("where", INT64, (self.emit("less", BOOL, (position, zero)), last, position))
         position = self.emit("minimum", INT64, (self.emit("maximum", INT64, (position, zero)), last))
         return self.evaluate(data, (*outer, self._picked(symbol, position, inner), *inner), guard)
+
+    def _unsigned(self, position: int) -> int | None:
+        """Returns the value of unsigned integers of 8 or 16 bits that a position is."""
+        entry = self.entries[position]
+        found = entry.operands[0] if entry.op == "cast" else position
+        dtype = self.entries[found].dtype
+        is_kept = dtype.kind == "uint" and dtype.bits in (8, 16) and (found == position or entry.dtype.bits > dtype.bits)
+        return found if is_kept else None
 
     def _picked(self, symbol: Symbol, position: int, inner: tuple[Index, ...]) -> Index:
         """Returns a position as an index of what a gather reads. Of neighbours in memory, what is picked a second time is

@@ -22,6 +22,8 @@ Index: TypeAlias = tuple[Extent, Terms, Terms]
 AxisMap: TypeAlias = tuple[tuple[int, ...], ...]
 
 ZERO: Index = (0, (), ())
+APART = 2
+"""How much longer than neighbours elements that are some apart take, as a share of the work of a value."""
 
 
 def axis_index(axis: int) -> Index:
@@ -74,6 +76,13 @@ def _term_key(term: tuple[int, Extent]) -> int:
 
 def add(lhs: Index, rhs: Index) -> Index:
     return (lhs[0] + rhs[0], _merge_terms(lhs[1], rhs[1]), _merge_terms(lhs[2], rhs[2]))
+
+
+def effort(indices: Sequence[Index]) -> int:
+    """Returns how many times as long reading at the indices takes as reading neighbours: elements of a row that are apart are
+    shuffled together."""
+    steps = [value for _, value in indices[-1][1]] if indices else []
+    return APART if len(steps) == 1 and type(steps[0]) is int and abs(steps[0]) > 1 else 1
 
 
 def linear(indices: Iterable[Index], strides: Iterable[Extent]) -> Index:

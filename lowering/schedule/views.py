@@ -199,8 +199,14 @@ def _reads_affinely(chain: list[Symbol]) -> bool:
 
 
 def are_in_range(positions: Symbol, extent: Extent) -> bool:
-    """Returns whether positions are constants from 0 to less than the extent."""
-    if positions.op.name != "constant" or not isinstance(extent, int):
+    """Returns whether positions are from 0 to less than the extent: constants, or unsigned integers of few bits."""
+    if not isinstance(extent, int):
         return False
-    values = positions.attrs["value"]
-    return bool(values.size) and int(values.min()) >= 0 and int(values.max()) < extent
+    if positions.op.name == "constant":
+        values = positions.attrs["value"]
+        return bool(values.size) and int(values.min()) >= 0 and int(values.max()) < extent
+    dtype, source = positions.dtype, positions
+    if positions.op.name == "cast" and positions.inputs[0].dtype.kind == "uint" and dtype.kind in ("int", "uint"):
+        (source,) = positions.inputs
+    is_kept = int(source.dtype.max_value) <= int(dtype.max_value)
+    return is_kept and source.dtype.kind == "uint" and 1 << source.dtype.bits <= extent

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from xdsl.ir import Attribute, SSAValue
 
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, UnsupportedError
+from ..nest import Affine
 from ..tt.types import scalar_type
 from .index_builder import Index
 
@@ -92,6 +95,34 @@ def union(*groups: tuple[Dimension, ...]) -> tuple[Dimension, ...]:
 
 def shape(dims: tuple[Dimension, ...]) -> tuple[int, ...]:
     return tuple([dim.size for dim in dims])
+
+
+def memory_order(
+    coordinates: Mapping[int, Coordinate], at: Affine, dims: tuple[Dimension, ...], blocks: Sequence[Block]
+) -> tuple[Dimension, ...]:
+    """Returns the order in which to access memory: the dimension of unit stride last.
+
+    coordinates: where the axes lie.  blocks: what else the address or the mask is made of.
+    """
+    if len(dims) < 2 or any(len(block.dims) > 1 for block in blocks):
+        return dims
+    stride = {coordinate: at.coefficient(axis) for axis, coordinate in _dimensions_of(coordinates, at)}
+    last = stride.get(dims[-1], 0)
+    if type(last) is int and last in (0, 1):
+        return dims
+    unit = [dim for dim in dims if type(stride.get(dim, 0)) is int and stride.get(dim, 0) == 1 and dim.size > 1]
+    return (*[dim for dim in dims if dim is not unit[-1]], unit[-1]) if unit else dims
+
+
+def _dimensions_of(coordinates: Mapping[int, Coordinate], at: Affine) -> list[tuple[int, Dimension]]:
+    found = []
+    for axis, _ in at.terms:
+        coordinate = coordinates[axis]
+        if isinstance(coordinate, Dimension):
+            found.append((axis, coordinate))
+        elif isinstance(coordinate, Merged) and axis == coordinate.axes[-1]:
+            found.append((axis, coordinate.dim))
+    return found
 
 
 def memory_type(dtype: DType) -> Attribute:

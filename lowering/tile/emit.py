@@ -7,9 +7,10 @@ shape. Loops open child frames that bind more axes; values that do not depend on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import prod
 
 from xdsl.dialects.builtin import LocationAttr, TensorType, UnitAttr
 from xdsl.ir import Attribute, SSAValue
@@ -23,9 +24,20 @@ from ..tt.builder.control import Loop
 from ..tt.dialect.memory.descriptor_types import TensorDescType
 from ..tt.facts import DIVISIBILITY, NOALIAS, state_facts_of_graphs
 from ..tt.types import I1, I8, I32, I64, ptr
-from .blocks import Block, Coordinate, Dimension, Merged, memory_type, register_type, shape, union
+from .blocks import (
+    Block,
+    Coordinate,
+    Dimension,
+    Merged,
+    memory_order,
+    memory_type,
+    register_type,
+    shape,
+    union,
+)
 from .elements import scalar
 from .index_builder import Index, IndexBuilder
+from .lookups import MIN_LOOKUPS, loaded_table, no_tables, picked, table_length, unsigned_position
 from .merged_axes import quotient_terms
 from .structure import pointer_buffers, runtime_extents
 from .tensor_descriptors import DTYPES, DescriptorAccess, descriptor_axes
@@ -45,16 +57,19 @@ class Kernel:
         streaming: bool = False,
         use_descriptors: bool = False,
         multiples: Mapping[Extent, int] | None = None,
+        table_elements: Callable[[int], int] = no_tables,
     ) -> None:
         """Starts the function with its parameters.
 
         Args:
             use_descriptors: whether products load and store through tensor descriptors where they can.
             multiples: powers of two that divide sizes known at launch only.
+            table_elements: returns the elements of so many bytes of the longest table that registers hold.
         """
         self.nest = nest
         self.streaming = streaming
         self.use_descriptors = use_descriptors
+        self.table_elements = table_elements
         self.descriptors: dict[DescriptorAccess, SSAValue] = {}
         self._sides = {operand for v in nest.body if v.op == "contract" for operand in v.operands}
         self.buffers = pointer_buffers(nest)
@@ -515,6 +530,9 @@ class Frame:
         access = self.kernel.descriptor_load_access(number, value, self.coordinates)
         if access is not None:
             return self._load_through_descriptor(access, value)
+        picked = self._looked_up(value)
+        if picked is not None:
+            return picked
         attrs = value.attrs
         operands = [self.block(operand) for operand in value.operands]
         guard = operands.pop() if attrs["guarded"] else None
@@ -524,7 +542,7 @@ class Frame:
         start, terms = self.position(attrs["at"], list(zip(operands, strides, strict=True)))
         guard_dims = () if guard is None else guard.dims
         dims = union(guard_dims, *[term.dims for term in terms])
-        order = self._memory_order(attrs["at"], dims, [*operands, *([guard] if guard is not None else [])])
+        order = memory_order(self.coordinates, attrs["at"], dims, [*operands, *([guard] if guard is not None else [])])
         b = self.builder
         mask = self.mask(dims, order)
         if guard is not None:
@@ -539,34 +557,24 @@ class Frame:
             loaded = b.trans(loaded, [order.index(dim) for dim in dims])
         return Block(loaded, dims, register_type(dtype), zero_outside=not fill)
 
-    def _memory_order(
-        self, at: Affine, dims: tuple[Dimension, ...], blocks: Sequence[Block]
-    ) -> tuple[Dimension, ...]:
-        """Returns the order in which to access memory: the dimension of unit stride last."""
-        if len(dims) < 2 or any(len(block.dims) > 1 for block in blocks):
-            return dims
-        stride = {coordinate: at.coefficient(axis) for axis, coordinate in self._dimensions_of(at)}
-        last = stride.get(dims[-1], 0)
-        if type(last) is int and last in (0, 1):
-            return dims
-        unit = [
-            dim
-            for dim in dims
-            if type(stride.get(dim, 0)) is int and stride.get(dim, 0) == 1 and dim.size > 1
-        ]
-        if not unit:
-            return dims
-        return (*[dim for dim in dims if dim is not unit[-1]], unit[-1])
-
-    def _dimensions_of(self, at: Affine) -> list[tuple[int, Dimension]]:
-        found = []
-        for axis, _ in at.terms:
-            coordinate = self.coordinates[axis]
-            if isinstance(coordinate, Dimension):
-                found.append((axis, coordinate))
-            elif isinstance(coordinate, Merged) and axis == coordinate.axes[-1]:
-                found.append((axis, coordinate.dim))
-        return found
+    def _looked_up(self, value: Value) -> Block | None:
+        """Returns elements of a short array as picked from a block of it; None where they are loaded one by one."""
+        body, b = self.kernel.nest.body, self.builder
+        count = table_length(body, value, self.kernel.table_elements)
+        if not count:
+            return None
+        unsigned = unsigned_position(body, value.operands[0])
+        positions = self.block(value.operands[0] if unsigned is None else unsigned)
+        sizes = shape(positions.dims)
+        if not sizes or prod(sizes) < MIN_LOOKUPS * count:
+            return None
+        buffer = value.attrs["buffer"]
+        pointer = self.kernel.pointer(buffer)
+        table = self.indices.once(
+            ("table", buffer.kind, buffer.index), lambda: loaded_table(b, pointer, value.dtype, count)
+        )
+        found = picked(b, table, positions.emitted, sizes, unsigned is not None)
+        return Block(found, positions.dims, register_type(value.dtype))
 
     # -- effects -----------------------------------------------------------------------------------------
 
@@ -585,7 +593,7 @@ class Frame:
             return
         start, terms = self.position(store.at)
         dims = union(block.dims, *[term.dims for term in terms])
-        order = self._memory_order(store.at, dims, ())
+        order = memory_order(self.coordinates, store.at, dims, ())
         data = scalar.to_memory(b, self.expand(block, order), value.dtype)
         pointers = self.pointers(store.buffer, start, terms, order)
         b.store(pointers, data, self.mask(dims, order), "cs" if self.kernel.streaming and order else None)

@@ -41,6 +41,10 @@ class Limits(Protocol):
         """Whether products may read and write blocks through descriptors."""
         ...
 
+    def table_elements(self, size: int) -> int:
+        """Returns the elements of `size` bytes of the longest table that registers hold."""
+        ...
+
     def schedule(self, nest: Nest) -> Schedule:
         """Returns the schedule that the cost model chooses for the nest."""
         ...
@@ -149,7 +153,9 @@ class Tiler:
             schedule = self.limits.schedule(nest)
         check_schedule(nest, schedule)
         use_descriptors = self.limits.use_descriptors and template in ("contract", "attention") and identity[3]
-        kernel = Kernel(nest, CANONICAL_NAME, schedule.streaming, use_descriptors, shared.multiples)
+        kernel = Kernel(
+            nest, CANONICAL_NAME, schedule.streaming, use_descriptors, shared.multiples, self.limits.table_elements
+        )
         grid = tuple(
             [(kernel.merged.get(axis, (axis,)), block) for axis, block in _BUILDERS[template](kernel, schedule)]
         )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from xdsl.ir import Operation
 
-from ..elementwise import constant
+from ..elementwise import constant, register_element
 from ..syntax import attributes, element_name, shape_of
-from ..values import V, const
+from ..values import V, const, i64, vector
+from .codes.lookups import LOOK_UP, REGISTER
 from .context import KernelContext
 from .loops.coordinates import Coordinate, Coordinates, along, memory_size_of
-from .nodes import Splat
+from .nodes import Map, Node, Splat, View
 
 
 @contextmanager
@@ -34,6 +36,10 @@ def lower_gather(k: KernelContext, op: Operation) -> None:
     """
     result = op.results[0]
     axis = int(attributes(op)["axis"])
+    found = _looked_up(k, k.node(op.operands[0]), k.node(op.operands[1]), axis)
+    if found is not None:
+        k.define(result, k.shallow(found))
+        return
     source = k.nests.materialize(k.node(op.operands[0]))
     indices = k.node(op.operands[1])
     memory = k.ev.scratch(shape_of(result.type), element_name(result.type))
@@ -50,6 +56,35 @@ def lower_gather(k: KernelContext, op: Operation) -> None:
         value = k.f.cast("trunc", raw, "i1") if source.elem == "i1" else raw
         k.ev.write_scratch(memory, here, value)
     k.define(result, memory)
+
+
+def _looked_up(k: KernelContext, source: Node, positions: Node, axis: int) -> Map | None:
+    """Returns the elements of a block at positions along an axis, if it varies along no other one, and registers hold it.
+
+    The table is evaluated here and now, once for all elements.
+    """
+    table = _line(source, axis)
+    if table is None or source.elem in ("i1", "ptr"):
+        return None
+    size = memory_size_of(register_element(source.elem))
+    count = table.shape[0]
+    if not 1 < count <= min(k.ev.target.table_elements(size), math.prod(positions.shape)):
+        return None
+    n = min(count, REGISTER // size)
+    registers = []
+    for first in range(0, count, n):
+        value = k.f.splat(k.ev.at(table, (Coordinate(i64(first), 0, n),)), n)
+        registers.append(k.f.bitcast(value, vector(f"i{8 * size}", n)))
+    if isinstance(positions, Map) and positions.op == "arith.extui":
+        (positions,) = positions.operands
+    return Map(positions.shape, source.elem, LOOK_UP, (positions,), {"table": registers, "count": count})
+
+
+def _line(source: Node, axis: int) -> Node | None:
+    """Returns the block of one dimension that a block repeats along all others than `axis`."""
+    if not isinstance(source, View):
+        return source if len(source.shape) == 1 else None
+    return source.source if source.dims == (axis,) else None
 
 
 def lower_histogram(k: KernelContext, op: Operation) -> None:

@@ -85,6 +85,10 @@ class GpuLimits:
     warpgroups: bool = False
     matrix_instructions: bool = True
 
+    def table_elements(self, size: int) -> int:
+        """Returns 0: threads have no registers in common that hold a table."""
+        return 0
+
     def schedule(self, nest: Nest) -> Schedule:
         """Returns the schedule that the cost model chooses for the nest."""
         match nest.template:

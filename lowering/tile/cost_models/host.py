@@ -87,8 +87,8 @@ FEW_UPDATES = 16
 
 @dataclass(frozen=True, slots=True)
 class HostLimits:
-    """What the cost model knows of a CPU: bytes of a vector register and of the caches, number of threads, and whether it
-    multiplies pairs of bfloat16."""
+    """What the cost model knows of a CPU: bytes of a vector register and of the caches, number of threads, whether it
+    multiplies pairs of bfloat16, and by the bytes of an element the longest tables that registers hold."""
 
     vector_bytes: int = 64
     l1_bytes: int = 32 << 10
@@ -96,16 +96,22 @@ class HostLimits:
     l3_bytes: int = 32 << 20
     threads: int = FEW_THREADS
     pairs: bool = False
+    tables: tuple[tuple[int, int], ...] = ()
 
     @staticmethod
     def of(target: HostTarget, threads: int = FEW_THREADS, in_order: bool = False) -> HostLimits:
         """Returns the limits of a target. in_order: whether products are chains, which are not multiplied in pairs."""
         pairs = target.multiplies_pairs and not in_order
-        return HostLimits(target.vector_bytes, target.l1_bytes, target.l2_bytes, target.l3_bytes, threads, pairs)
+        tables = tuple([(size, target.table_elements(size)) for size in (1, 2, 4, 8)])
+        return HostLimits(target.vector_bytes, target.l1_bytes, target.l2_bytes, target.l3_bytes, threads, pairs, tables)
 
     @property
     def use_descriptors(self) -> bool:
         return False
+
+    def table_elements(self, size: int) -> int:
+        """Returns the elements of `size` bytes of the longest table that registers hold."""
+        return dict(self.tables).get(size, 0)
 
     def schedule(self, nest: Nest, panel: int | None = None) -> Schedule:
         """Returns the schedule that the cost model chooses for the nest. panel: columns of the panels that a product reads."""

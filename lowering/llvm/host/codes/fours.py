@@ -19,6 +19,7 @@ from ...ir import Function
 from ...values import V, const, integer, lanes, vector, zero
 from ..nodes import Map, Node, Splat
 from ..scalars import is_constant
+from .lookups import LOOK_UP, looked_up
 
 FOUR = "joinery.sum_of_four"
 """Operands: up to four blocks of codes, i8; the factors; the sum so far, which may be missing. flipped: codes are signed, and
@@ -78,6 +79,8 @@ def _by_constant(node: Node, op: str) -> tuple[Node, int] | None:
 
 def emitted(f: Function, node: Map, operands: Sequence[V]) -> V:
     """Emits a block operation on registers, which may be one of those that only hosts have."""
+    if node.op == LOOK_UP:
+        return looked_up(f, node, operands[0])
     if node.op != FOUR:
         return emit_map(f, node.op, node.elem, operands, [operand.elem for operand in node.operands], node.attrs)
     n = max(lanes(operand.type) for operand in operands)

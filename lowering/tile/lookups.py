@@ -1,0 +1,76 @@
+"""Emits loads of single elements of a short array as `tt.gather` from a block of all of it, which is loaded once.
+
+Registers of hosts hold such a block, and pick its elements faster than memory is accessed for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from xdsl.ir import SSAValue
+
+from ...promotion.dtype import DType
+from ..nest import Affine, Value
+from ..tt.builder.block_builder import BlockBuilder
+from ..tt.types import I32, shape_of
+from .blocks import memory_type, power_of_two
+from .elements import scalar
+
+MIN_LOOKUPS = 4
+"""How many times as many elements of a table have to be looked up by a program as it has."""
+MAX_WIDE = 512
+"""Bytes of the longest table whose positions are not of 8 or 16 bits: these come in few lanes."""
+_WHOLE = Affine()
+
+
+def no_tables(size: int) -> int:
+    """Returns 0: the elements of `size` bytes of a table where registers hold none."""
+    return 0
+
+
+def table_length(body: Sequence[Value], load: Value, table_elements: Callable[[int], int]) -> int:
+    """Returns the elements of the array that a load takes single elements of by a position, if registers hold it; else 0.
+
+    table_elements: returns the most elements of so many bytes that they hold.
+    """
+    attrs, dtype = load.attrs, load.dtype
+    if len(load.operands) != 1 or attrs["guarded"] or attrs["strides"] != (1,) or attrs["at"] != _WHOLE:
+        return 0
+    extents = [extent for extent in attrs["buffer"].shape if type(extent) is int]
+    if dtype.is_bool or dtype.is_complex or dtype.bits < 8 or len(extents) < len(attrs["buffer"].shape):
+        return 0
+    size = 4 if dtype.is_float and dtype.bits < 32 else dtype.itemsize  # in registers
+    count, most = prod(extents), table_elements(size)
+    if unsigned_position(body, load.operands[0]) is None:
+        most = min(most, MAX_WIDE // size)
+    return count if 1 < count <= most else 0
+
+
+def unsigned_position(body: Sequence[Value], number: int) -> int | None:
+    """Returns the unsigned integers of 8 or 16 bits that positions are, if they are such."""
+    value = body[number]
+    if value.op != "cast":
+        return None
+    source: DType = body[value.operands[0]].dtype
+    return value.operands[0] if source.kind == "uint" and source.bits in (8, 16) else None
+
+
+def loaded_table(b: BlockBuilder, pointer: SSAValue, dtype: DType, count: int) -> SSAValue:
+    """Emits the load of an array as a block of a power of two."""
+    size, elem = power_of_two(count), memory_type(dtype)
+    positions = b.arange(size)
+    pointers = b.addptr(b.splat(pointer, (size,)), positions)
+    if size == count:
+        return scalar.from_memory(b, b.load(pointers), dtype)
+    inside = b.cmpi("slt", positions, b.const(count, I32, (size,)))
+    return scalar.from_memory(b, b.load(pointers, inside, b.const(0, elem, (size,))), dtype)
+
+
+def picked(b: BlockBuilder, table: SSAValue, positions: SSAValue, sizes: tuple[int, ...], is_unsigned: bool) -> SSAValue:
+    """Emits the elements of a table at a block of positions, which lie within it."""
+    positions = b.cast("arith.extui" if is_unsigned else "arith.trunci", positions, I32)
+    for _ in sizes[1:]:
+        table = b.expand_dims(table, 0)
+    whole = b.broadcast(table, (*sizes[:-1], shape_of(table.type)[-1]))
+    return b.gather(whole, positions, len(sizes) - 1)
