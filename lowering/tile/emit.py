@@ -401,13 +401,9 @@ class Frame:
         return self._filled(start, shape(order)) if total is None else total
 
     def _filled(self, index: Index, sizes: tuple[int, ...]) -> SSAValue:
-        return (
-            self.builder.const(index, I64, sizes) if isinstance(index, int) else self.builder.splat(index, sizes)
-        )
+        return self.builder.const(index, I64, sizes) if isinstance(index, int) else self.builder.splat(index, sizes)
 
-    def pointers(
-        self, buffer: Buffer, start: Index, terms: Sequence[Block], order: tuple[Dimension, ...]
-    ) -> SSAValue:
+    def pointers(self, buffer: Buffer, start: Index, terms: Sequence[Block], order: tuple[Dimension, ...]) -> SSAValue:
         base, b = self.kernel.pointer(buffer), self.builder
         if not order:
             return base if isinstance(start, int) and start == 0 else b.addptr(base, self.indices.value(start))
@@ -482,9 +478,7 @@ class Frame:
                 start = self.builder.const(0.0, only.elem, shape(only.dims))  # sums begin with 0
                 return Block(self.builder.binary("arith.addf", only.emitted, start), only.dims, only.elem)
             case "reduce" | "scan" | "contract" | "scatter" | "sort" | "sort_lines":
-                raise InternalError(
-                    f"tile: {value.op} %{number} is needed before its template has computed it"
-                )
+                raise InternalError(f"tile: {value.op} %{number} is needed before its template has computed it")
         return self._map(value)
 
     def _map(self, value: Value) -> Block:
@@ -570,9 +564,7 @@ class Frame:
             return None
         buffer = value.attrs["buffer"]
         pointer = self.kernel.pointer(buffer)
-        table = self.indices.once(
-            ("table", buffer.kind, buffer.index), lambda: loaded_table(b, pointer, value.dtype, count)
-        )
+        table = self.indices.once(("table", buffer.kind, buffer.index), lambda: loaded_table(b, pointer, value.dtype, count))
         found = picked(b, table, positions.emitted, sizes, unsigned is not None)
         return Block(found, positions.dims, register_type(value.dtype))
 

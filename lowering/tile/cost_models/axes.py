@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ...nest import Affine, Extent, Nest
 from ...schedule.templates import IN_ORDER
+from ...target import MAX_TOGETHER
 from ..blocks import power_of_two
 from ..schedule import is_whole
 from ..structure import accesses, contiguous_axis, unit_axis
@@ -42,6 +44,46 @@ def transposed_axis(nest: Nest, inner: int, few: int = 4) -> int | None:
         ):
             return unit
     return None
+
+
+class TransposedCopy(NamedTuple):
+    """The axes that are contiguous in the source and in the result of a copy, but for what is side by side in both: so many
+    elements, along further axes."""
+
+    partner: int
+    inner: int
+    together: int
+    beside: tuple[int, ...]
+
+
+def transposed_copy(nest: Nest) -> TransposedCopy | None:
+    """Returns the axes of a copy whose source and result are contiguous along different ones."""
+    if len(nest.body) != 1 or len(nest.stores) != 1 or nest.body[0].op != "load" or nest.body[0].dtype.is_bool:
+        return None
+    load, target = nest.body[0], nest.stores[0].at
+    source: Affine = load.attrs["at"]
+    if load.operands:
+        return None
+    together, beside = 1, list[int]()
+    rest = [axis for axis in range(len(nest.axes)) if not is_whole(nest.axes[axis].extent, 1)]
+    if not load.attrs["guarded"]:
+        while (axis := next((a for a in rest if source.coefficient(a) == target.coefficient(a) == together), None)) is not None:
+            extent = nest.axes[axis].extent
+            if type(extent) is not int:
+                break
+            together *= extent
+            beside.append(axis)
+            rest.remove(axis)
+    if together > 1 and together * load.dtype.itemsize > MAX_TOGETHER:
+        return None
+    inner = next((a for a in rest if target.coefficient(a) == together), None)
+    partner = next((a for a in rest if source.coefficient(a) == together), None)
+    if partner is None and not load.attrs["guarded"]:
+        partner = next((a for a in rest if source.coefficient(a) == -together), None)
+    if inner is None or partner is None or inner == partner:
+        return None
+    step = source.coefficient(inner)
+    return None if type(step) is int and abs(step) <= together else TransposedCopy(partner, inner, together, tuple(beside))
 
 
 def padded_transposition(nest: Nest, inner: int) -> int | None:

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
 
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import InternalError
 from ...choices.options import FEW_THREADS
-from ...nest import Affine, Extent, Nest
+from ...nest import Extent, Nest
 from ...schedule.traffic import bytes_read, bytes_written
-from ...target import CACHE_LINE, LONG_TRANSFORM, MAX_SORTED_BYTES, MAX_TOGETHER, HostTarget
+from ...target import CACHE_LINE, LONG_TRANSFORM, MAX_SORTED_BYTES, HostTarget
 from ..blocks import power_of_two
-from ..schedule import Schedule, is_whole
+from ..schedule import Schedule
 from ..structure import (
     Product,
     attention_products,
@@ -32,7 +31,16 @@ from ..structure import (
     tile_side,
     values_of,
 )
-from .axes import capped, inner_axis, next_axis, ordered_blocks, padded_transposition, transposed_axis
+from .axes import (
+    TransposedCopy,
+    capped,
+    inner_axis,
+    next_axis,
+    ordered_blocks,
+    padded_transposition,
+    transposed_axis,
+    transposed_copy,
+)
 from .columns import CHUNK, column_blocks, keeps_busy, rows_in_order, scanned_rows
 
 PROGRAM_ELEMENTS = 1024
@@ -134,7 +142,7 @@ def _default(nest: Nest, limits: HostLimits, panel: int | None) -> Schedule:
     traffic = bytes_read(nest) + bytes_written(nest)
     if type(traffic) is int and template == "map":
         traffic *= _share(nest)
-    apart = template == "map" and _transposed_copy(nest) is not None
+    apart = template == "map" and transposed_copy(nest) is not None
     least = _least_streaming(limits) if apart else limits.l3_bytes
     streaming = template in ("map", "row", "scan") and type(traffic) is int and traffic > least
     group = _row_group(nest, dict(blocks), limits) if template == "contract" else 0
@@ -156,46 +164,6 @@ def _is_mostly_copied(positions: Extent, updates: Extent) -> bool:
     return type(positions) is int and type(updates) is int and positions >= FEW_UPDATES * updates
 
 
-class _TransposedCopy(NamedTuple):
-    """The axes that are contiguous in the source and in the result of a copy, but for what is side by side in both: so many
-    elements, along further axes."""
-
-    partner: int
-    inner: int
-    together: int
-    beside: tuple[int, ...]
-
-
-def _transposed_copy(nest: Nest) -> _TransposedCopy | None:
-    """Returns the axes of a copy whose source and result are contiguous along different ones."""
-    if len(nest.body) != 1 or len(nest.stores) != 1 or nest.body[0].op != "load" or nest.body[0].dtype.is_bool:
-        return None
-    load, target = nest.body[0], nest.stores[0].at
-    source: Affine = load.attrs["at"]
-    if load.operands:
-        return None
-    together, beside = 1, list[int]()
-    rest = [axis for axis in range(len(nest.axes)) if not is_whole(nest.axes[axis].extent, 1)]
-    if not load.attrs["guarded"]:
-        while (axis := next((a for a in rest if source.coefficient(a) == target.coefficient(a) == together), None)) is not None:
-            extent = nest.axes[axis].extent
-            if type(extent) is not int:
-                break
-            together *= extent
-            beside.append(axis)
-            rest.remove(axis)
-    if together > 1 and together * load.dtype.itemsize > MAX_TOGETHER:
-        return None
-    inner = next((a for a in rest if target.coefficient(a) == together), None)
-    partner = next((a for a in rest if source.coefficient(a) == together), None)
-    if partner is None and not load.attrs["guarded"]:
-        partner = next((a for a in rest if source.coefficient(a) == -together), None)
-    if inner is None or partner is None or inner == partner:
-        return None
-    step = source.coefficient(inner)
-    return None if type(step) is int and abs(step) <= together else _TransposedCopy(partner, inner, together, tuple(beside))
-
-
 def _share(nest: Nest) -> int:
     """Returns how many kernels like this one fill the memory that it stores to, of which caches keep all or nothing."""
 
@@ -213,7 +181,7 @@ def _least_streaming(limits: HostLimits) -> int:
     return limits.l3_bytes // 8
 
 
-def _transposed_copy_blocks(nest: Nest, copied: _TransposedCopy, limits: HostLimits) -> tuple[tuple[int, int], ...]:
+def _transposed_copy_blocks(nest: Nest, copied: TransposedCopy, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     """Chooses blocks of whole cache lines of the result and long pieces of the source, or of few lines without gaps between
     them, which are taken apart as they come."""
     partner, inner = copied.partner, copied.inner
@@ -238,7 +206,7 @@ def _transposed_copy_blocks(nest: Nest, copied: _TransposedCopy, limits: HostLim
 def _map_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     if not nest.axes:
         return ()
-    copied = _transposed_copy(nest)
+    copied = transposed_copy(nest)
     if copied is not None:
         return _transposed_copy_blocks(nest, copied, limits)
     inner = inner_axis(nest)

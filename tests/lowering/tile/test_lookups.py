@@ -1,4 +1,4 @@
-"""Single elements of short arrays, which registers of hosts hold: every length, dtype and kind of position agrees with NumPy."""
+"""Single elements of short arrays, which registers of hosts hold: every length, dtype and position agrees with NumPy."""
 
 from __future__ import annotations
 
