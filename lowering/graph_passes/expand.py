@@ -12,7 +12,7 @@ no output needs. Inputs, weights, checks, output names and the user's lines are 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...graph.graph import Graph
@@ -29,6 +29,7 @@ from .parts.long_products import is_long_product, sum_of_parts
 from .parts.long_scans import is_long_scan, scan_in_parts
 from .parts.long_scatters import counts_from_0_on, is_long_scatter, scatter_in_parts, with_unsigned_positions
 from .parts.narrow_columns import is_of_narrow_columns, reduced_in_wide_columns
+from .parts.stacks import reduced_piece_by_piece, reductions_of_stacks
 from .products.grouped_convolutions import is_narrow_in_groups, sum_over_planes
 from .products.narrow_products import is_narrow, sum_of_products
 from .ratios import is_arctangent_of_ratio
@@ -54,8 +55,11 @@ def expand(graph: Graph, lines: WholeLines = NO_LINES) -> Graph:
     if not graph.finished:
         raise InternalError(f"expand: graph {graph.name!r} is not finished")
     current, outputs = graph, graph.outputs
-    while any(_has_expansion(symbol, lines) for symbol in current.symbols):
-        current, outputs = _rewrite(current, outputs, lines)
+    while True:
+        stacks = reductions_of_stacks(_live(current, outputs), outputs) if lines.columns else frozenset()
+        if not stacks and not any(_has_expansion(symbol, lines) for symbol in current.symbols):
+            break
+        current, outputs = _rewrite(current, outputs, lines, stacks)
     return _interned(graph, current, outputs)
 
 
@@ -95,7 +99,9 @@ def _live(graph: Graph, outputs: tuple[Symbol, ...]) -> list[Symbol]:
     return [symbol for symbol in graph.symbols if symbol.id in needed]
 
 
-def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], lines: WholeLines) -> tuple[Graph, tuple[Symbol, ...]]:
+def _rewrite(
+    graph: Graph, outputs: tuple[Symbol, ...], lines: WholeLines, stacks: Collection[int]
+) -> tuple[Graph, tuple[Symbol, ...]]:
     target = graph.rewriting()
     new: dict[int, Symbol] = {}
     live = _live(graph, outputs)
@@ -112,6 +118,8 @@ def _rewrite(graph: Graph, outputs: tuple[Symbol, ...], lines: WholeLines) -> tu
                 result = _made(transformed_whole(symbol, operands[0]))
             elif counts_from_0_on(symbol):
                 result = _made(with_unsigned_positions(symbol, operands))
+            elif symbol.id in stacks:
+                result = _made(reduced_piece_by_piece(symbol, operands[0]))
             elif lines.columns and is_narrow(symbol, lines.short_rows):
                 result = _made(sum_of_products(operands[0], operands[1], lines.short_rows))
             elif lines.columns and is_narrow_in_groups(symbol):
