@@ -19,7 +19,7 @@ from .extents import at_most, contiguous_strides, exact_quotient, is_one, is_zer
 from .grouping import Grouping
 from .groups import Group
 from .indexing import ZERO, AxisMap, Index, add, constant_index, effort, linear, map_indices, scale, shift
-from .views import are_in_range, is_counting, is_number, reshape_groups, storage_root
+from .views import are_in_range, is_counting, is_number, progression, reshape_groups, storage_root
 
 INT64 = DType("int64")
 BOOL = DType("bool")
@@ -275,7 +275,12 @@ class BodyBuilder:
     def _load(self, root: Symbol, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
         if root.op.name == "dim_value" or is_number(root):
             return self._source(root, (ZERO,) * len(root.shape), guard)
-        offset, terms, dynamic = linear(index, contiguous_strides(symbol.shape))
+        position = linear(index, contiguous_strides(symbol.shape))
+        numbers = None if self.group.roles else progression(root)  # operands of products are loads
+        if numbers is not None:
+            value = self.index_value(shift(scale(position, numbers[1]), numbers[0]))
+            return value if symbol.dtype is INT64 else self._cast(value, symbol.dtype)
+        offset, terms, dynamic = position
         mask = 0
         for axis, _ in terms:
             mask |= 1 << axis
@@ -483,10 +488,11 @@ class BodyBuilder:
 
     def _wide(self, position: int) -> int:
         """Emits a position as int64."""
-        if self.entries[position].dtype is INT64:
-            return position
-        attrs = {"dtype": INT64, "rounding": "nearest", "saturate": True}
-        return self.emit("cast", INT64, (position,), attrs, key=tuple(attrs.items()))
+        return position if self.entries[position].dtype is INT64 else self._cast(position, INT64)
+
+    def _cast(self, value: int, dtype: DType) -> int:
+        attrs = {"dtype": dtype, "rounding": "nearest", "saturate": True}
+        return self.emit("cast", dtype, (value,), attrs, key=tuple(attrs.items()))
 
     def _wrapped(self, position: int, dtype: DType, extent: Extent) -> int:
         """Emits a position of `dtype` as int64; negative ones count from the end. Those from 2**63 on become negative."""
@@ -591,5 +597,4 @@ class BodyBuilder:
         self.entries[result].axes &= ~over
         if accumulate is symbol.dtype:
             return result
-        attrs = {"dtype": symbol.dtype, "rounding": "nearest", "saturate": True}
-        return self.emit("cast", symbol.dtype, (result,), attrs, key=tuple(attrs.items()))
+        return self._cast(result, symbol.dtype)

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+import numpy as np
+
 from ...graph.symbol import Symbol
 from ...promotion.dtype import int8, int64, uint8
 from ..nest import Extent
@@ -62,6 +64,20 @@ def is_counting(symbol: Symbol) -> bool:
 def is_number(symbol: Symbol) -> bool:
     """Whether a symbol is a constant of one element, with a name or without: kernels hold its value, on which code depends."""
     return symbol.op.name in ("constant", "weight") and symbol.attrs["value"].size == 1
+
+
+def progression(symbol: Symbol) -> tuple[int, int] | None:
+    """Returns the first number and the step of a constant of integers that differ by a step from one to the next, as positions
+    do; None for other symbols."""
+    if symbol.op.name != "constant" or symbol.dtype.kind not in ("int", "uint") or symbol.dtype.bits < 8:
+        return None
+    values = symbol.attrs["value"].reshape(-1)
+    if values.size < 2 or int(values[-1]) > int(int64.max_value):
+        return None
+    start, step = int(values[0]), int(values[1]) - int(values[0])
+    if step == 0 or start + step * (values.size - 1) != int(values[-1]):
+        return None
+    return (start, step) if (values == np.arange(start, start + step * values.size, step)).all() else None
 
 
 def storage_root(symbol: Symbol) -> Symbol:
