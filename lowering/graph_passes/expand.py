@@ -12,7 +12,7 @@ no output needs. Inputs, weights, checks, output names and the user's lines are 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ...graph.graph import Graph
@@ -41,6 +41,8 @@ SPLIT_KEPT = 64
 SPLIT_REDUCED = 65536
 """A reduction to fewer than `SPLIT_KEPT` values over more than `SPLIT_REDUCED` elements each is done in two stages, because
 one stage would keep no more threads busy than there are results."""
+LEADING_PARTS = 16
+"""The fewest parts that lie along short outer axes."""
 SPLIT_COLUMNS, SPLIT_ROWS = 2048, 16384
 """So is one to fewer than `SPLIT_COLUMNS` values side by side in memory over `SPLIT_ROWS` or more each: a program sums a few of
 the columns, so that a GPU has few programs, and a CPU reads rows in pieces."""
@@ -250,13 +252,18 @@ def _in_two_stages(symbol: Symbol, x: Symbol, slices: Slices) -> Symbol:
     graph, name = x.graph, symbol.op.name
     sizes = [extent for extent in x.shape if isinstance(extent, int)]
     axes: tuple[int, ...] = tuple(symbol.attrs["axes"])
-    axis = next((a for a in _outermost_first(x, axes) if sizes[a] >= MIN_PARTS), axes[0])
+    order = _outermost_first(x, axes)
+    axis = next((a for a in order if sizes[a] >= MIN_PARTS), axes[0])
     others = tuple([a for a in axes if a != axis])
     keepdims = symbol.attrs["keepdims"]
 
     def reduce(value: Symbol, over: tuple[int, ...], keep: bool) -> Symbol:
         return graph.apply(name, (value,), {"axes": over, "keepdims": keep})
 
+    outer = _leading(order, sizes)
+    if outer:
+        inner = tuple([a for a in axes if a not in outer])
+        return _dropped(reduce(reduce(x, inner, True), outer, True), symbol)
     if sizes[axis] < MIN_PARTS:
         last = _enough(axes, sizes)
         first = tuple([a for a in axes if a not in last])
@@ -285,6 +292,17 @@ def _outermost_first(x: Symbol, axes: tuple[int, ...]) -> list[int]:
         x = x.inputs[0]
     order = x.attrs["axes"] if x.op.name == "permute" else range(len(x.shape))
     return sorted(axes, key=lambda axis: order[axis])
+
+
+def _leading(order: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
+    """Returns the outermost axes that partial results lie along, if these are short ones, and what is reduced first lies
+    together and is neither short nor very long; else none. order: the reduced axes, outermost first."""
+    count = 1
+    while count < len(order) and math.prod([sizes[axis] for axis in order[:count]]) < LEADING_PARTS:
+        count += 1
+    parts, length = [math.prod([sizes[axis] for axis in some]) for some in (order[:count], order[count:])]
+    is_short = sizes[order[0]] < MIN_PARTS and LEADING_PARTS <= parts <= 8 * MAX_PARTS
+    return tuple(sorted(order[:count])) if is_short and MIN_LENGTH <= length <= SPLIT_REDUCED else ()
 
 
 def _enough(axes: tuple[int, ...], sizes: list[int]) -> tuple[int, ...]:
