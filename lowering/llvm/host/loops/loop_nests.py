@@ -83,14 +83,17 @@ class LoopNests:
 
     # -- helpers ------------------------------------------------------------
 
-    def elements(self, nodes: Sequence[Node]) -> set[str]:
-        """Returns the element types that decide the vector width: those of memory accesses and arithmetic, not of addresses."""
+    def elements(self, nodes: Sequence[Node], dim: int | None = None) -> set[str]:
+        """Returns the element types that decide the vector width: those of memory accesses and arithmetic, not of addresses.
+
+        dim: along which vectors lie; what does not vary along it are numbers.
+        """
         found: set[str] = set()
-        stack = list(nodes)
+        stack = [(node, dim) for node in nodes]
         seen: set[int] = set()
         while stack:
-            node = stack.pop()
-            if id(node) in seen:
+            node, along = stack.pop()
+            if id(node) in seen or (along is not None and along not in self.ev.depends(node)):
                 continue
             seen.add(id(node))
             kept = self.ev.replacement.get(id(node))
@@ -99,13 +102,14 @@ class LoopNests:
                 case Load():
                     found.add(here.elem)
                     if here.pointers.rest is not None and reads_memory(here.pointers.rest):
-                        stack.append(here.pointers.rest)
+                        stack.append((here.pointers.rest, along))
                 case Map():
                     if here.elem not in ("i1", "ptr"):
                         found.add(here.elem)
-                    stack.extend(here.operands)
+                    stack.extend([(operand, along) for operand in here.operands])
                 case View():
-                    stack.append(here.source)
+                    below = None if along is None else next((s for s, d in enumerate(here.dims) if d == along), None)
+                    stack.append((here.source, below))
                 case Splat() | Affine() | Stored() | Flattened():
                     if here.elem not in ("i1", "i64", "ptr"):
                         found.add(here.elem)
@@ -226,17 +230,17 @@ class LoopNests:
         found = limit if self._work(nodes) <= 12 else 1 if self._is_long(nodes) else 2
         return found if vectors > limit or found >= vectors else 1
 
-    def lanes(self, nodes: Sequence[Node]) -> int:
+    def lanes(self, nodes: Sequence[Node], dim: int | None = None) -> int:
         """Returns the elements that an iteration takes at once: a vector register, or two where the body is long.
 
         With two, the instructions of both alternate, which hides latencies that reach beyond a core's out-of-order window.
         """
-        lanes = self._vector(nodes)
+        lanes = self._vector(nodes, dim)
         return 2 * lanes if self._is_long(nodes) and self._may_alternate(nodes) else lanes
 
-    def _vector(self, nodes: Sequence[Node]) -> int:
+    def _vector(self, nodes: Sequence[Node], dim: int | None = None) -> int:
         """Returns the elements that fill a vector register."""
-        return self.ev.lanes_for(*self.elements(nodes))
+        return self.ev.lanes_for(*self.elements(nodes, dim))
 
     def _may_alternate(self, nodes: Sequence[Node]) -> bool:
         return self.ev.target.registers >= 32 and self._constants(nodes) <= _REGISTERS
@@ -322,8 +326,8 @@ class LoopNests:
         self.mark_prefetches(nodes, [node for node, _ in spilled])
         inner = self.inner_dim(shape)
         if not spilled and start is None and into is None:
-            n = min(self.lanes(nodes), shape[inner])
-            jam = jammed(ev, shape, inner, nodes, n, -(-n // self._vector(nodes)))
+            n = min(self.lanes(nodes, inner), shape[inner])
+            jam = jammed(ev, shape, inner, nodes, n, -(-n // self._vector(nodes, inner)))
             if jam is not None:
                 ev.prefetching = set()
                 with ExitStack() as stack:
@@ -332,7 +336,7 @@ class LoopNests:
                 return
         with ExitStack() as stack:
             coordinates = self.outer(stack, shape, inner, bounds, nodes)
-            n = rest = min(self.lanes(nodes), shape[inner])
+            n = rest = min(self.lanes(nodes, inner), shape[inner])
             if 2 * n <= shape[inner] and self._divides(nodes) and not self._is_long(nodes) and self._may_alternate(nodes):
                 n = 2 * n  # divisions of two vectors share a test; what fills up the last vector might fail it
             spread(ev, nodes, tuple(coordinates), n)

@@ -10,13 +10,13 @@ from .....promotion.dataclass import dataclass
 from ...elementwise import constant, identity, larger
 from ...ir import Function
 from ...values import TRUE, V, const, integer, is_float, is_integer, lanes, vector
-from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask
+from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask, reads_memory
 from ..loops.interleaved import MAX_COLUMNS, read_along
 from ..loops.invariants import spread
 from ..loops.loop_nests import LoopNests
 from ..loops.padding_values import limits_along, padding_value
 from ..loops.vector_loop import vector_loop
-from ..nodes import Map, Node, Splat, Stored, cost, view
+from ..nodes import Load, Map, Node, Splat, Stored, cost, view
 from ..scalars import ZERO, is_constant
 from ..scratch.unwritten_lanes import clear_last, clear_unwritten
 from .combine import Combine
@@ -26,6 +26,8 @@ from .row_scans import RowScan
 
 UNROLLED = 16
 """The longest axis of a reduction across rows that is unrolled."""
+BESIDE = 4
+"""Vectors that are reduced side by side where each row is picked by a position."""
 
 
 def reduce(
@@ -330,7 +332,7 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
     if not in_place:
         nests.materialize_operands(sources)
     inner = max(d for d in kept if shape[d] > 1)
-    n = min(ev.lanes_for(*nests.elements(sources)), shape[inner])
+    n = min(ev.lanes_for(*nests.elements(sources, inner)) * _beside(ev, sources, axis, inner), shape[inner])
     ev.prefetching = set()  # neighbouring columns belong to other programs
     count, implied = ev.extent(shape[axis], bounds, axis)
     static = (in_place and is_constant(count)) or (is_integer(count, shape[axis]) and shape[axis] <= UNROLLED)
@@ -388,6 +390,23 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
         is_short = static and steps * sum(cost(source) for source in sources) <= UNROLLED // 2
         vector_loop(ev, shape[inner], bounds, inner, n, 2 if is_short else 1, column)
     return []
+
+
+def _beside(ev: Evaluator, sources: Sequence[Node], axis: int, inner: int) -> int:
+    """Returns how many vectors side by side are reduced together: several, where an address that is read for each row is that
+    of all of them."""
+    stack, seen = list(sources), set[int]()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen or id(node) in ev.replacement:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Map):
+            stack.extend(node.operands)
+        elif isinstance(node, Load) and (rest := node.pointers.rest) is not None:
+            if inner not in ev.depends(rest) and axis in ev.depends(rest) and reads_memory(rest):
+                return BESIDE if ev.target.registers >= 32 else 1
+    return 1
 
 
 def _joined(nests: LoopNests, combine: Combine, left: list[V], right: list[V]) -> list[V]:
