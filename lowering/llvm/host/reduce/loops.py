@@ -10,6 +10,7 @@ from .....promotion.dataclass import dataclass
 from ...elementwise import constant, identity, larger
 from ...ir import Function
 from ...values import TRUE, V, const, integer, is_float, is_integer, lanes, vector
+from ..evaluate import Evaluator
 from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask, reads_memory
 from ..loops.interleaved import MAX_COLUMNS, read_along
 from ..loops.invariants import spread
@@ -404,7 +405,8 @@ def _beside(ev: Evaluator, sources: Sequence[Node], axis: int, inner: int) -> in
         if isinstance(node, Map):
             stack.extend(node.operands)
         elif isinstance(node, Load) and (rest := node.pointers.rest) is not None:
-            if inner not in ev.depends(rest) and axis in ev.depends(rest) and reads_memory(rest):
+            varies = ev.depends(rest)
+            if inner not in varies and axis in varies and reads_memory(rest):
                 return BESIDE if ev.target.registers >= 32 else 1
     return 1
 
