@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -56,6 +57,27 @@ def machine() -> Machine:
     return found
 
 
+def measured_caches() -> tuple[int, ...] | None:
+    """Return the bytes of the caches of this CPU, level by level, that a store has from a measurement; None without one."""
+    key = _key("caches") if _stores else None
+    data = None if key is None else _stores[0].recall(key)
+    try:
+        sizes = None if data is None else json.loads(data)
+    except ValueError:
+        return None
+    if not isinstance(sizes, list) or len(sizes) != 3 or not all(type(each) is int and each > 0 for each in sizes):
+        return None
+    return tuple(sizes)
+
+
+def keep_caches(sizes: Sequence[int]) -> bool:
+    """Put the bytes of the caches of this CPU into the store; return whether there is one that tells CPUs apart."""
+    key = _key("caches") if _stores else None
+    if key is not None:
+        _stores[0].put_bytes(key, json.dumps(list(sizes)).encode())
+    return key is not None
+
+
 def _ask() -> Machine:
     import llvmlite.binding as llvm
 
@@ -63,8 +85,11 @@ def _ask() -> Machine:
     return Machine(llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), version)
 
 
-def _key() -> str | None:
-    """Return a digest of what LLVM's answer depends on: the CPU as Linux describes it, and LLVM itself; None elsewhere."""
+def _key(what: str = "machine") -> str | None:
+    """Return a digest of what LLVM's answer depends on: the CPU as Linux describes it, and LLVM itself; None elsewhere.
+
+    what: is kept under the key.
+    """
     try:
         first = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n\n", 1)[0]
         package = Path(llvmlite.__file__).parent
@@ -77,7 +102,7 @@ def _key() -> str | None:
     if not facts or not libraries:
         return None
     parts = [*facts, *libraries, llvmlite.__version__, platform.machine(), os.name]
-    return hashlib.sha256("\n".join(["joinery machine", *parts]).encode()).hexdigest()
+    return hashlib.sha256("\n".join([f"joinery {what}", *parts]).encode()).hexdigest()
 
 
 def _decoded(data: bytes | None) -> Machine | None:

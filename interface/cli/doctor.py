@@ -27,6 +27,10 @@ def add_doctor(add: Add) -> None:
     """Add the command `doctor`."""
     parser = add("doctor", _doctor, "check the installation: versions, CPU, cache, threads, CUDA devices")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    parser.add_argument(
+        "--measure-caches", action="store_true",
+        help="measure the sizes of the caches, which systems may report wrongly, and compile for these from now on",
+    )  # fmt: skip
 
 
 def section(title: str, lines: Iterable[str]) -> None:
@@ -46,12 +50,29 @@ def bytes_text(count: int) -> str:
 
 
 def _doctor(options: argparse.Namespace) -> int:
+    measured = _measured_caches() if options.measure_caches else None
     found = diagnose()
+    if measured is not None:
+        found["cpu"] |= measured
     if options.json:
         print(json.dumps(found, indent=2))
     else:
         _show(found)
     return 0 if found["check"]["is_right"] and found["threads"]["problem"] is None else 1
+
+
+def _measured_caches() -> dict[str, Any]:
+    """Measure the caches' sizes, and keep them where compilations look for them."""
+    from ...lowering.llvm.compile import reported_caches
+    from ...lowering.machine import keep_caches
+    from ...runtime.storage.cache import cache_of
+    from ..tuning.cache_sizes import cache_sizes, latencies
+
+    cache = cache_of(True)  # which the measurement is kept in
+    reported = reported_caches()
+    sizes = cache_sizes(latencies(), reported)
+    kept = cache is not None and cache.problem is None and keep_caches(sizes)
+    return {"measured_caches": list(sizes), "reported_caches": list(reported), "measurement_is_kept": kept}
 
 
 def diagnose() -> dict[str, Any]:
@@ -203,6 +224,7 @@ def _show(found: dict[str, Any]) -> None:
             f"{cpu['name']}, {cpu['triple']}",
             f"vectors of {cpu['vector_bytes']} bytes; {' '.join(cpu['vectors']) or 'no known extensions'}",
             ", ".join(f"{name} {bytes_text(size)}" for name, size in sizes),
+            *_measurement_lines(cpu),
         ],
     )
     threads = found["threads"]
@@ -222,6 +244,15 @@ def _show(found: dict[str, Any]) -> None:
     check = found["check"]
     numbers = "the right" if check["is_right"] else "WRONG"
     section("check", [f"compiled a small graph in {check['seconds']:.2f} s; it computes {numbers} numbers"])
+
+
+def _measurement_lines(cpu: dict[str, Any]) -> list[str]:
+    if "measured_caches" not in cpu:
+        return []
+    measured, reported = (", ".join(map(bytes_text, cpu[f"{name}_caches"])) for name in ("measured", "reported"))
+    is_kept = cpu["measurement_is_kept"]
+    where = "kept, and compiled for from the next process on" if is_kept else "not kept: no cache, or no Linux"
+    return [f"caches measured: {measured} ({where}); reported: {reported}"]
 
 
 def _libdevice_line(found: dict[str, Any]) -> str:

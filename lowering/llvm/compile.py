@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...promotion.errors import InternalError
-from ..machine import machine
+from ..machine import machine, measured_caches
 from ..target import HostTarget
 
 LEVEL = 1
@@ -37,6 +37,11 @@ def _cache_size(index: int) -> int | None:
     return int(text[:-1]) * scale if scale else None
 
 
+def reported_caches() -> tuple[int, ...]:
+    """Returns the bytes of this CPU's caches, level by level, as the system reports them, or usual ones where it does not."""
+    return tuple([_cache_size(index) or usual for index, usual in ((0, 32 << 10), (2, 1 << 20), (3, L3_SHARE))])
+
+
 L3_SHARE = 32 << 20
 """The bytes of last-level cache to count on: a machine, and still more a virtual one, shares it with others."""
 
@@ -52,15 +57,15 @@ def host_target() -> HostTarget:
         vector_bytes = 32
     else:
         vector_bytes = 16
-    sizes = [_cache_size(i) for i in (0, 2, 3)]
+    sizes = measured_caches() or reported_caches()
     return HostTarget(
         found.triple,
         found.cpu,
         features,
         vector_bytes,
-        sizes[0] or 32 << 10,
-        sizes[1] or 1 << 20,
-        min(sizes[2] or L3_SHARE, L3_SHARE),
+        sizes[0],
+        sizes[1],
+        min(sizes[2], L3_SHARE),
     )
 
 
