@@ -11,8 +11,9 @@ from ..structure import contiguous_axis, reduced_axes, reduction_levels, values_
 from .axes import capped
 
 CHUNK = 2048
-COLUMN_CHUNK, PICKED_CHUNK = 8, 32
-"""Rows that are reduced together, and such rows as are picked by positions, for which several vectors are read side by side."""
+COLUMN_CHUNK, PICKED_CHUNK, PICKED_ROW = 8, 32, 2048
+"""Rows that are reduced together, and such rows as are picked by positions, for which several vectors are read side by side, if
+they have fewer bytes than the third number."""
 REDUCED_COLUMNS, MAX_REDUCED_COLUMNS, COLUMN_PIECE = 512, 2048, 4096
 """Columns that are reduced side by side; the most of them where one pass over a known number of columns does, and the bytes
 of a row of a block then: long pieces stream."""
@@ -58,7 +59,8 @@ def column_blocks(
     if whole is not None and whole <= 2 * COLUMN_CHUNK:
         return (*[(axis, sizes[axis]) for axis in reduced], (inner, columns))
     picked = any(chunk_axis in nest.body[position].axes for load in nest.loads for position in load.operands)
-    longest = PICKED_CHUNK if picked else COLUMN_CHUNK
+    size = max([load.dtype.itemsize for load in nest.loads], default=4)
+    longest = PICKED_CHUNK if picked and columns * size < PICKED_ROW else COLUMN_CHUNK
     chunk = min(longest, sizes.get(chunk_axis, longest))
     if values_of(nest, "scan"):
         chunk = min(4 * COLUMN_CHUNK, sizes.get(chunk_axis, 4 * COLUMN_CHUNK))
