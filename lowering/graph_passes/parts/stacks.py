@@ -46,7 +46,7 @@ def reduced_piece_by_piece(symbol: Symbol, stack: Symbol) -> SymbolLike:
     """Returns the reduction as a chain of operations on the pieces. stack: the new operand."""
     pieces = [apply("reshape", piece, shape=symbol.shape) for piece in stack.inputs]
     if symbol.op.name in _POSITIONS:
-        return _position(symbol, pieces)
+        return _position(symbol, stack, pieces)
     total = pieces[0]
     if symbol.op.name == "reduce_sum" and symbol.dtype.is_float:  # sums begin with 0, so that those of -0 are 0
         total = apply("add", total, stack.graph.scalar(0.0, symbol.dtype))
@@ -55,13 +55,13 @@ def reduced_piece_by_piece(symbol: Symbol, stack: Symbol) -> SymbolLike:
     return total
 
 
-def _position(symbol: Symbol, pieces: Sequence[SymbolLike]) -> SymbolLike:
+def _position(symbol: Symbol, stack: Symbol, pieces: Sequence[SymbolLike]) -> SymbolLike:
     """Returns the number of the first piece that is the largest, or the least; of the first NaN if there is one."""
-    best, dtype, graph = pieces[0], pieces[0].dtype, pieces[0].graph
+    best, graph = pieces[0], stack.graph
     where = graph.scalar(0, int32)
     for number, piece in enumerate(pieces[1:], 1):
         better = apply("logical_not", apply(_POSITIONS[symbol.op.name], piece, best))
-        if dtype.is_float:  # what is compared with NaN is not less; NaN itself stays
+        if stack.dtype.is_float:  # what is compared with NaN is not less; NaN itself stays
             better = apply("logical_and", better, apply("equal", best, best))
         best = apply("where", better, piece, best)
         where = apply("where", better, graph.scalar(number, int32), where)
