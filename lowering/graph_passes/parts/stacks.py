@@ -58,7 +58,7 @@ def reduced_piece_by_piece(symbol: Symbol, stack: Symbol) -> SymbolLike:
 def _position(symbol: Symbol, stack: Symbol, pieces: Sequence[SymbolLike]) -> SymbolLike:
     """Returns the number of the first piece that is the largest, or the least; of the first NaN if there is one."""
     best, graph = pieces[0], stack.graph
-    where = graph.scalar(0, int32)
+    where: SymbolLike = graph.scalar(0, int32)
     for number, piece in enumerate(pieces[1:], 1):
         better = apply("logical_not", apply(_POSITIONS[symbol.op.name], piece, best))
         if stack.dtype.is_float:  # what is compared with NaN is not less; NaN itself stays
