@@ -34,14 +34,14 @@ def looked_up(f: Function, node: Map, positions: V) -> V:
     item = element(table[0].type)
     width, n = bits(item), lanes(positions.type)
     room = REGISTER * 8 // width
-    if n == 1:
-        type_ = vector(positions.type, 1)
-        positions = f.pure(f"insertelement {type_} poison, {positions.type} {positions.operand()}, i32 0", type_)
     if 1 << bits(element(positions.type)) > count:
         positions = f.intrinsic("umin", [positions, const(count - 1, positions.type)])
     own = bits(element(positions.type))
     if own != width:
-        positions = f.cast("zext" if own < width else "trunc", positions, vector(item, n))
+        positions = f.cast("zext" if own < width else "trunc", positions, item if n == 1 else vector(item, n))
+    target = register_element(node.elem)
+    if n == 1:
+        return f.bitcast(f.extract(_picked(f, table, f.splat(positions, room)), 0), target)
     parts = []
     for first in range(0, n, room):
         here = min(room, n - first)
@@ -52,9 +52,6 @@ def looked_up(f: Function, node: Map, positions: V) -> V:
     while len(parts) > 1:
         parts = [f.shuffle(one, other, range(2 * lanes(one.type))) for one, other in zip(parts[::2], parts[1::2], strict=True)]
     result = parts[0] if lanes(parts[0].type) == n else f.shuffle(parts[0], parts[0], range(n))
-    target = register_element(node.elem)
-    if n == 1:
-        return f.bitcast(f.extract(result, 0), target)
     return f.bitcast(result, vector(target, n))
 
 
