@@ -18,6 +18,7 @@ from ...elementwise import (
     memory_size,
     to_memory,
 )
+from ...halves import HIGH, JOINED, LOW
 from ...ir import mangle
 from ...quotients.division import DIVIDE
 from ...values import TRUE, V, const, i32, lanes, vector
@@ -104,9 +105,10 @@ class LoopNests:
                     if here.pointers.rest is not None and reads_memory(here.pointers.rest):
                         stack.append((here.pointers.rest, along))
                 case Map():
-                    if here.elem not in ("i1", "ptr"):
+                    if here.elem not in ("i1", "ptr") and here.op != JOINED:
                         found.add(here.elem)
-                    stack.extend([(operand, along) for operand in here.operands])
+                    halved = here.op in (LOW, HIGH) and isinstance(here.operands[0], Load)  # two registers of 64-bit integers
+                    stack.extend([] if halved else [(operand, along) for operand in here.operands])
                 case View():
                     below = None if along is None else next((s for s, d in enumerate(here.dims) if d == along), None)
                     stack.append((here.source, below))
