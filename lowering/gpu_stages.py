@@ -60,6 +60,10 @@ class NvptxBackend:
     def has_short_rows(self) -> bool:
         return False
 
+    @property
+    def tables(self) -> tuple[tuple[int, int], ...]:
+        return ()
+
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         plan = replace(scheduled.plan, steps=in_order(scheduled.plan.steps))
         layouts = tuple(ConstantLayout(buffer.symbol, "plain") for buffer in plan.constants)

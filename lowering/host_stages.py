@@ -50,6 +50,10 @@ class HostBackend:
     def has_short_rows(self) -> bool:
         return self.target.picks_lanes
 
+    @property
+    def tables(self) -> tuple[tuple[int, int], ...]:
+        return self.target.tables
+
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         kernels = options.schedule.kernels
 

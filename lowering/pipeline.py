@@ -45,7 +45,7 @@ def compile_graph(graph: Graph, backend: Backend[L], options: Options) -> Compil
 def tile_graph(graph: Graph, backend: Backend[L], options: Options) -> Tiled:
     """Returns the block programs of a finished graph, after the passes that belong to its numerics."""
     is_free = backend.sorted_bytes > 0 and options.numerics != "reproducible"
-    lines = WholeLines(backend.sorted_bytes, is_free, is_free, is_free and backend.has_short_rows)
+    lines = WholeLines(backend.sorted_bytes, is_free, is_free, is_free and backend.has_short_rows, backend.tables)
     tiled = backend.tile(backend.lay_out(scheduled(expanded(graph, lines), is_free), options), options)
     run_tiled_pipeline([program.func for program in tiled.programs], options.numerics)
     return tiled

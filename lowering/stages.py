@@ -155,6 +155,10 @@ class Backend(Protocol[L]):
     def has_short_rows(self) -> bool:
         """Whether a program computes several rows of few elements at a time as fast as long ones."""
 
+    @property
+    def tables(self) -> tuple[tuple[int, int], ...]:
+        """By the bytes of an element, the elements of the longest arrays that programs look up in registers."""
+
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         """Choose how constants are stored, and by which algorithm convolutions read them."""
 

@@ -72,6 +72,11 @@ class HostTarget:
         return elements if self.has(needed) else 0
 
     @property
+    def tables(self) -> tuple[tuple[int, int], ...]:
+        """By the bytes of an element, the elements of the longest tables that registers hold."""
+        return tuple([(size, self.table_elements(size)) for size in (1, 2, 4, 8)])
+
+    @property
     def interleaves_bytes(self) -> bool:
         """Whether it multiplies four bytes at a time (`vpdpbusd`), and one instruction picks bytes of two whole registers."""
         return self.is_x86 and self.vector_bytes == 64 and self.has("avx512vnni", "avx512vbmi", "avx512bw")

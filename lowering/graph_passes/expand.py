@@ -29,6 +29,7 @@ from .parts.long_products import is_long_product, sum_of_parts
 from .parts.long_scans import is_long_scan, scan_in_parts
 from .parts.long_scatters import counts_from_0_on, is_long_scatter, scatter_in_parts, with_unsigned_positions
 from .parts.narrow_columns import is_of_narrow_columns, reduced_in_wide_columns
+from .parts.palettes import is_of_palette, picked_by_column
 from .parts.stacks import reduced_piece_by_piece, reductions_of_stacks
 from .products.grouped_convolutions import is_narrow_in_groups, sum_over_planes
 from .products.narrow_products import is_narrow, sum_of_products
@@ -69,6 +70,8 @@ def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
     if _is_composite(symbol) or counts_from_0_on(symbol) or _is_long_reduction(symbol):
         return True
     if _is_widened_product(symbol) or is_arctangent_of_ratio(symbol):
+        return True
+    if lines.tables and is_of_palette(symbol, dict(lines.tables)):
         return True
     return lines.columns and (is_narrow(symbol, lines.short_rows) or is_narrow_in_groups(symbol) or _has_parts(symbol))
 
@@ -120,6 +123,8 @@ def _rewrite(
                 result = _made(transformed_whole(symbol, operands[0]))
             elif counts_from_0_on(symbol):
                 result = _made(with_unsigned_positions(symbol, operands))
+            elif lines.tables and is_of_palette(symbol, dict(lines.tables)):
+                result = _made(picked_by_column(symbol, *operands))
             elif symbol.id in stacks:
                 result = _made(reduced_piece_by_piece(symbol, operands[0]))
             elif lines.columns and is_narrow(symbol, lines.short_rows):

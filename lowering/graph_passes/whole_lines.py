@@ -15,12 +15,14 @@ class WholeLines(NamedTuple):
         columns: whether they store the columns of a narrow product together, and combine parts of long sums of products,
             scans and counts. In reproducible numerics products are chains, and rows are scanned in one order on all devices.
         short_rows: whether, besides, rows of few elements are computed several at a time, each lane with what its row reads.
+        tables: by the bytes of an element, the elements of the longest arrays that are looked up in registers.
     """
 
     sorted_bytes: int = 0
     transforms: bool = False
     columns: bool = False
     short_rows: bool = False
+    tables: tuple[tuple[int, int], ...] = ()
 
 
 NO_LINES = WholeLines()

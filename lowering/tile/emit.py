@@ -37,7 +37,7 @@ from .blocks import (
 )
 from .elements import scalar
 from .index_builder import Index, IndexBuilder
-from .lookups import MIN_LOOKUPS, loaded_table, no_tables, picked, table_length, unsigned_position
+from .lookups import MIN_LOOKUPS, loaded_table, no_tables, picked, table_of, unsigned_position
 from .merged_axes import quotient_terms
 from .structure import pointer_buffers, runtime_extents
 from .tensor_descriptors import DTYPES, DescriptorAccess, descriptor_axes
@@ -554,18 +554,18 @@ class Frame:
     def _looked_up(self, value: Value) -> Block | None:
         """Returns elements of a short array as picked from a block of it; None where they are loaded one by one."""
         body, b = self.kernel.nest.body, self.builder
-        count = table_length(body, value, self.kernel.table_elements)
-        if not count:
+        table = table_of(body, value, self.kernel.table_elements)
+        if table is None:
             return None
         unsigned = unsigned_position(body, value.operands[0])
         positions = self.block(value.operands[0] if unsigned is None else unsigned)
         sizes = shape(positions.dims)
-        if not sizes or prod(sizes) < MIN_LOOKUPS * count:
+        if not sizes or prod(sizes) < MIN_LOOKUPS * table.count:
             return None
         buffer = value.attrs["buffer"]
-        pointer = self.kernel.pointer(buffer)
-        table = self.indices.once(("table", buffer.kind, buffer.index), lambda: loaded_table(b, pointer, value.dtype, count))
-        found = picked(b, table, positions.emitted, sizes, unsigned is not None)
+        pointer, key = self.kernel.pointer(buffer), ("table", buffer.kind, buffer.index, table)
+        elements = self.indices.once(key, lambda: loaded_table(b, pointer, value.dtype, table))
+        found = picked(b, elements, positions.emitted, sizes, unsigned is not None)
         return Block(found, positions.dims, register_type(value.dtype))
 
     # -- effects -----------------------------------------------------------------------------------------

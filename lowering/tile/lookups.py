@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
 from ...promotion.dtype import DType
-from ..nest import Affine, Value
+from ..nest import Value
 from ..tt.builder.block_builder import BlockBuilder
 from ..tt.types import I32, shape_of
 from .blocks import memory_type, power_of_two
@@ -21,7 +22,14 @@ MIN_LOOKUPS = 4
 """How many times as many elements of a table have to be looked up by a program as it has."""
 MAX_WIDE = 512
 """Bytes of the longest table whose positions are not of 8 or 16 bits: these come in few lanes."""
-_WHOLE = Affine()
+
+
+class Table(NamedTuple):
+    """The elements of an array that a position picks from: so many, one in every `step`, from the first one on."""
+
+    count: int
+    first: int
+    step: int
 
 
 def no_tables(size: int) -> int:
@@ -29,22 +37,25 @@ def no_tables(size: int) -> int:
     return 0
 
 
-def table_length(body: Sequence[Value], load: Value, table_elements: Callable[[int], int]) -> int:
-    """Returns the elements of the array that a load takes single elements of by a position, if registers hold it; else 0.
+def table_of(body: Sequence[Value], load: Value, table_elements: Callable[[int], int]) -> Table | None:
+    """Returns the table that a load takes single elements of by a position, if registers hold it.
 
     table_elements: returns the most elements of so many bytes that they hold.
     """
     attrs, dtype = load.attrs, load.dtype
-    if len(load.operands) != 1 or attrs["guarded"] or attrs["strides"] != (1,) or attrs["at"] != _WHOLE:
-        return 0
+    if len(load.operands) != 1 or attrs["guarded"] or attrs["at"].terms:
+        return None
+    (step,), first = attrs["strides"], attrs["at"].offset
     extents = [extent for extent in attrs["buffer"].shape if type(extent) is int]
     if dtype.is_bool or dtype.is_complex or dtype.bits < 8 or len(extents) < len(attrs["buffer"].shape):
-        return 0
+        return None
+    if type(step) is not int or type(first) is not int or not 0 <= first < step:
+        return None
     size = 4 if dtype.is_float and dtype.bits < 32 else dtype.itemsize  # in registers
-    count, most = prod(extents), table_elements(size)
+    count, most = -(-(prod(extents) - first) // step), table_elements(size)
     if unsigned_position(body, load.operands[0]) is None:
         most = min(most, MAX_WIDE // size)
-    return count if 1 < count <= most else 0
+    return Table(count, first, step) if 1 < count <= most else None
 
 
 def unsigned_position(body: Sequence[Value], number: int) -> int | None:
@@ -56,14 +67,18 @@ def unsigned_position(body: Sequence[Value], number: int) -> int | None:
     return value.operands[0] if source.kind == "uint" and source.bits in (8, 16) else None
 
 
-def loaded_table(b: BlockBuilder, pointer: SSAValue, dtype: DType, count: int) -> SSAValue:
-    """Emits the load of an array as a block of a power of two."""
-    size, elem = power_of_two(count), memory_type(dtype)
-    positions = b.arange(size)
-    pointers = b.addptr(b.splat(pointer, (size,)), positions)
-    if size == count:
+def loaded_table(b: BlockBuilder, pointer: SSAValue, dtype: DType, table: Table) -> SSAValue:
+    """Emits the load of a table as a block of a power of two."""
+    size, elem = power_of_two(table.count), memory_type(dtype)
+    positions = offsets = b.arange(size)
+    if table.step > 1:
+        offsets = b.binary("arith.muli", offsets, b.const(table.step, I32, (size,)))
+    if table.first:
+        offsets = b.binary("arith.addi", offsets, b.const(table.first, I32, (size,)))
+    pointers = b.addptr(b.splat(pointer, (size,)), offsets)
+    if size == table.count:
         return scalar.from_memory(b, b.load(pointers), dtype)
-    inside = b.cmpi("slt", positions, b.const(count, I32, (size,)))
+    inside = b.cmpi("slt", positions, b.const(table.count, I32, (size,)))
     return scalar.from_memory(b, b.load(pointers, inside, b.const(0, elem, (size,))), dtype)
 
 

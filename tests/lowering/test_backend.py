@@ -45,6 +45,7 @@ class InterpreterBackend:
     target = InterpreterTarget()
     sorted_bytes = 0
     has_short_rows = False
+    tables = ()
 
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         plan = scheduled.plan

@@ -110,8 +110,8 @@ class HostLimits:
     def of(target: HostTarget, threads: int = FEW_THREADS, in_order: bool = False) -> HostLimits:
         """Returns the limits of a target. in_order: whether products are chains, which are not multiplied in pairs."""
         pairs = target.multiplies_pairs and not in_order
-        tables = tuple([(size, target.table_elements(size)) for size in (1, 2, 4, 8)])
-        return HostLimits(target.vector_bytes, target.l1_bytes, target.l2_bytes, target.l3_bytes, threads, pairs, tables)
+        caches = target.l1_bytes, target.l2_bytes, target.l3_bytes
+        return HostLimits(target.vector_bytes, *caches, threads, pairs, target.tables)
 
     @property
     def use_descriptors(self) -> bool:
