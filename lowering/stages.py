@@ -157,7 +157,7 @@ class Backend(Protocol[L]):
 
     @property
     def tables(self) -> tuple[tuple[int, int], ...]:
-        """By the bytes of an element, the elements of the longest arrays that programs look up in registers."""
+        """The elements of the longest arrays that programs look up in registers, by the bytes of an element."""
 
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         """Choose how constants are stored, and by which algorithm convolutions read them."""

@@ -73,7 +73,7 @@ class HostTarget:
 
     @property
     def tables(self) -> tuple[tuple[int, int], ...]:
-        """By the bytes of an element, the elements of the longest tables that registers hold."""
+        """The elements of the longest tables that registers hold, by the bytes of an element."""
         return tuple([(size, self.table_elements(size)) for size in (1, 2, 4, 8)])
 
     @property
