@@ -34,6 +34,7 @@ from .values import (
     bits,
     const,
     element,
+    i32,
     is_constant,
     lanes,
     number_of,
@@ -229,12 +230,41 @@ def _maximum(f: Function, a: V, b: V, greater: bool, propagate_nan: bool) -> V:
             return f.select(f.fcmp(("o" + "gl"[not greater]) + "te"[wins], b, a), b, a)
         loses = _is_zero(b, negative=greater)
         return f.select(f.fcmp(("o" + "gl"[not greater]) + "te"[loses], a, b), a, b)
+    if propagate_nan and (found := _by_range(f, a, b, greater)) is not None:
+        return found
     bits = with_element(a.type, "i64" if element(a.type) == "double" else "i32")
     both = f.binary("and" if greater else "or", f.bitcast(a, bits), f.bitcast(b, bits))  # the same bits for equal numbers
     chosen = f.select(f.fcmp("oeq", a, b), f.bitcast(both, a.type), larger(f, a, b, greater))
     if propagate_nan:
         return f.select(f.fcmp("uno", a, a), a, chosen)
     return f.select(f.fcmp("uno", b, b), a, chosen)
+
+
+_RANGE_OF_COMPARED_SIGN = 4
+"""The immediate operand of `vrangeps` for minima, whose sign is that of what is chosen; maxima have one more."""
+
+
+def _by_range(f: Function, a: V, b: V, greater: bool) -> V | None:
+    """Emits max or min of whole registers by `vrangeps`, which puts +0 above -0 and chooses the number beside a NaN, and NaN by
+    a sum; None where the processor or the vector has no such instruction."""
+    n, item = lanes(a.type), element(a.type)
+    width = {"float": 32, "double": 64}.get(item, 0)
+    register = min(n * width, 512)
+    needed = {512: "avx512dq", 256: "avx512vl", 128: "avx512vl"}.get(register, "")
+    if (n * width % 512 and n * width != register) or not {needed, "avx512dq"} <= set(f.module.features):
+        return None
+    room = register // width
+    mask = const(-1, "i16" if room == 16 else "i8")
+    immediate = i32(_RANGE_OF_COMPARED_SIGN + greater)
+    parts = []
+    for first in range(0, n, room):
+        one, other = (v if n == room else f.shuffle(v, v, range(first, first + room)) for v in (a, b))
+        current = [i32(4)] if register == 512 else []  # the current rounding mode
+        name = f"llvm.x86.avx512.mask.range.p{item[0].replace('f', 's')}.{register}"
+        parts.append(f.target_intrinsic(name, [one, other, immediate, one, mask, *current], one.type))
+    while len(parts) > 1:
+        parts = [f.shuffle(one, other, range(2 * lanes(one.type))) for one, other in zip(parts[::2], parts[1::2], strict=True)]
+    return f.select(f.fcmp("uno", a, b), f.binary("fadd", a, b), parts[0])
 
 
 def _is_zero(v: V, negative: bool) -> bool:

@@ -16,7 +16,7 @@ DTYPES = ("uint8", "int16", "float16", "float32", "float64", "bool", "complex64"
 
 
 def picked(palette: Any, positions: Any, **options: Any) -> tuple[Any, jn.Model]:
-    graph = jn.Graph("g", [jn.TensorType(str(palette.dtype), palette.shape), jn.TensorType(str(positions.dtype), positions.shape)])
+    graph = jn.Graph("g", [jn.TensorType(str(x.dtype), x.shape) for x in (palette, positions)])
     graph.output(jn.gather(*graph.inputs, axis=0))
     model = jn.compile(graph, device="cpu", cache=False, **options)
     return np.asarray(model(palette, positions)), model
