@@ -23,7 +23,7 @@
 #   make fuzz-onnx  a million mutated models in ONNX, hundreds in a child: refused with a fix, or run; FUZZ_ARGS="--seed 2 --batched 2"
 #   make bench      benchmarks side by side with the peers, as ratios
 #   make bench-triton  Triton programs through joinery, beside joinery's graphs, torch, and Triton's interpreter
-#   make bench-quick  the same with three rounds of each case but the longest two, in three minutes
+#   make bench-quick  the same with three rounds of each case but the longest, in three minutes
 #   make bench-sweep  operators whose time is memory traffic, over shapes, axes and dtypes, as a heat map of shares of the limit
 #   make bench-models  whole models in ONNX beside onnxruntime, OpenVINO, eager PyTorch and inductor; BENCH_ARGS="resnet50 --first-results"
 #   make bench-torch  models of PyTorch compiled by joinery, beside eager PyTorch and inductor, and their first calls; BENCH_ARGS="bert --first-calls 3"

@@ -3,7 +3,7 @@
 python benchmarks/run.py                       everything that can be imported
 python benchmarks/run.py softmax call          only these cases
 python benchmarks/run.py --peers-only          the baseline without joinery
-python benchmarks/run.py --quick               three rounds of each case but the longest two, for a first look: three minutes
+python benchmarks/run.py --quick               three rounds of each case but the longest, for a first look: three minutes
 
 The tables are also written as Markdown and HTML pages, to out/bench (`report.py`).
 """
@@ -23,7 +23,9 @@ from peers import Peers, limit_threads, versions
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-LONG_CASES = ("minilm-32x128", "text-attention-4096")
+LONG_CASES = (
+    "minilm-32x128", "text-attention-4096", "interpreter-vec-add", "interpreter-layer-norm", "interpreter-attention",
+)  # fmt: skip
 """Left out of quick runs unless they are named; shorter cases of the same kinds are in."""
 
 
@@ -62,7 +64,7 @@ def main() -> int:
     parser.add_argument("cases", nargs="*", help="names of cases; all of them when none is given")
     parser.add_argument("--threads", type=int, default=2, help="threads for everybody (default: 2)")
     parser.add_argument("--seconds", type=float, default=4.0, help="sampling time per case (default: 4)")
-    parser.add_argument("--quick", action="store_true", help="three rounds of each case but the longest two")
+    parser.add_argument("--quick", action="store_true", help="three rounds of each case but the longest")
     parser.add_argument("--peers-only", action="store_true", help="leave joinery out")
     parser.add_argument(
         "--output", type=Path, help="result file (default: benchmarks/results/DATE[-peers].json)"
