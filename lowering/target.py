@@ -9,6 +9,9 @@ LONG_TRANSFORM = 128
 """Numbers of a line from which on registers hold parts of one line in its transform, not a number of each of several."""
 MAX_TOGETHER = 63
 """The most bytes of neighbours that a transposed copy of the host moves together, as the colors of a pixel are."""
+MIN_SIDE = 16
+"""The fewest rows and columns of such a copy, and of one of columns in the opposite order: smaller ones are computed in
+vectors."""
 MAX_SORTED_BYTES = 1 << 18
 """Bytes of the longest line that a program sorts or transforms in scratch, and the most that lines beside each other have
 together: they need stack twice, and as much again for each value that is read again. Longer lines are sorted in the memory

@@ -6,9 +6,11 @@ It reports on this installation and machine, and checks what a small graph compu
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib import metadata
@@ -50,29 +52,28 @@ def bytes_text(count: int) -> str:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    measured = _measured_caches() if options.measure_caches else None
+    kept = not options.measure_caches or _measure_caches()
     found = diagnose()
-    if measured is not None:
-        found["cpu"] |= measured
+    if not kept:
+        print("joinery: the sizes of the caches are not kept: no cache, or no Linux", file=sys.stderr)
     if options.json:
         print(json.dumps(found, indent=2))
     else:
         _show(found)
-    return 0 if found["check"]["is_right"] and found["threads"]["problem"] is None else 1
+    return 0 if kept and found["check"]["is_right"] and found["threads"]["problem"] is None else 1
 
 
-def _measured_caches() -> dict[str, Any]:
-    """Measure the caches' sizes, and keep them where compilations look for them."""
+def _measure_caches() -> bool:
+    """Measure the caches' sizes, and keep them where compilations look for them; return whether that was done."""
     from ...lowering.llvm.compile import reported_caches
     from ...lowering.machine import keep_caches
     from ...runtime.storage.cache import cache_of
-    from ..tuning.cache_sizes import cache_sizes, latencies
+    from ..tuning.cache_sizes import cache_sizes, confirmed, latencies
 
     cache = cache_of(True)  # which the measurement is kept in
     reported = reported_caches()
-    sizes = cache_sizes(latencies(), reported)
-    kept = cache is not None and cache.problem is None and keep_caches(sizes)
-    return {"measured_caches": list(sizes), "reported_caches": list(reported), "measurement_is_kept": kept}
+    sizes = confirmed(cache_sizes(latencies(), reported), cache_sizes(latencies(), reported), reported)
+    return cache is not None and cache.problem is None and keep_caches(sizes)
 
 
 def diagnose() -> dict[str, Any]:
@@ -101,14 +102,19 @@ def _version(package: str) -> str | None:
 
 
 def _cpu() -> dict[str, Any]:
-    from ...lowering.llvm.compile import host_target
+    from ...lowering.llvm.compile import host_target, reported_caches
+    from ...lowering.machine import measured_caches
+    from ...runtime.storage.cache import cache_of
 
-    target = host_target()
+    with contextlib.suppress(UserError):  # no home directory: nothing is kept
+        cache_of(True)  # which a measurement of the caches is kept in
+    target, kept = host_target(), measured_caches()
     return {
         "name": target.cpu, "triple": target.triple, "vector_bytes": target.vector_bytes,
         "vectors": [name for name in VECTORS if target.has(name)],
         "features": sorted(target.features), "l1_bytes": target.l1_bytes, "l2_bytes": target.l2_bytes,
-        "l3_bytes": target.l3_bytes,
+        "l3_bytes": target.l3_bytes, "reported_caches": list(reported_caches()),
+        "measured_caches": None if kept is None else list(kept),
     }  # fmt: skip
 
 
@@ -247,12 +253,10 @@ def _show(found: dict[str, Any]) -> None:
 
 
 def _measurement_lines(cpu: dict[str, Any]) -> list[str]:
-    if "measured_caches" not in cpu:
+    if cpu["measured_caches"] is None:
         return []
     measured, reported = (", ".join(map(bytes_text, cpu[f"{name}_caches"])) for name in ("measured", "reported"))
-    is_kept = cpu["measurement_is_kept"]
-    where = "kept, and compiled for from the next process on" if is_kept else "not kept: no cache, or no Linux"
-    return [f"caches measured: {measured} ({where}); reported: {reported}"]
+    return [f"caches measured: {measured}, which is compiled for; reported: {reported}"]
 
 
 def _libdevice_line(found: dict[str, Any]) -> str:

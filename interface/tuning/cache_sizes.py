@@ -109,3 +109,10 @@ def cache_sizes(found: Sequence[Latency], reported: Sequence[int]) -> tuple[int,
             sizes.append(measured)
         begins = ROOM * sizes[-1]
     return tuple(sizes)
+
+
+def confirmed(one: Sequence[int], other: Sequence[int], reported: Sequence[int]) -> tuple[int, ...]:
+    """Return the sizes that two measurements agree about, within a quarter, and the reported ones elsewhere: other work on the
+    machine ends levels too soon."""
+    pairs = zip(one, other, reported, strict=True)
+    return tuple([min(a, b) if max(a, b) <= 1.25 * min(a, b) else believed for a, b, believed in pairs])

@@ -29,7 +29,7 @@ def joined(f: Function, low: V, high: V) -> V:
     """Emits i64 of low and high halves."""
     n = lanes(low.type)
     wide = vector("i64", n)
-    if n < _SHUFFLED:
+    if n == 1:
         moved = f.binary("shl", f.cast("zext", high, wide), const(32, wide))
         return f.binary("or", moved, f.cast("zext", low, wide))
     return f.bitcast(f.shuffle(low, high, [number + side * n for number in range(n) for side in (0, 1)]), wide)

@@ -72,9 +72,11 @@ def progression(symbol: Symbol) -> tuple[int, int] | None:
     if symbol.op.name != "constant" or symbol.dtype.kind not in ("int", "uint") or symbol.dtype.bits < 8:
         return None
     values = symbol.attrs["value"].reshape(-1)
-    if values.size < 2 or int(values[-1]) > int(int64.max_value):
+    if values.size < 2:
         return None
     start, step = int(values[0]), int(values[1]) - int(values[0])
+    if max(start, int(values[-1])) > int(int64.max_value):  # positions are of int64
+        return None
     if step == 0 or start + step * (values.size - 1) != int(values[-1]):
         return None
     return (start, step) if (values == np.arange(start, start + step * values.size, step)).all() else None

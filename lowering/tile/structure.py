@@ -197,12 +197,14 @@ def unit_axis(at: Affine) -> int | None:
 
 def contiguous_axis(nest: Nest, candidates: Iterable[int]) -> int | None:
     """Returns the candidate axis along which most of the memory traffic is contiguous: accesses along more
-    axes weigh more."""
+    axes weigh more, those of the positions that pick what is loaded among them."""
     weights = dict.fromkeys(candidates, 0)
-    for at, _ in accesses(nest):
+    for at, load in accesses(nest):
         axis = unit_axis(at)
         if axis in weights:
-            weights[axis] += 16 ** len(at.terms)
+            positions = () if load is None else load.operands[: len(load.attrs["strides"])]
+            picked = {each for position in positions for each in nest.body[position].axes}
+            weights[axis] += 16 ** len(picked.union([each for each, _ in at.terms]))
     best = max(weights.values(), default=0)
     return next((axis for axis in reversed(weights) if weights[axis] == best), None) if best else None
 

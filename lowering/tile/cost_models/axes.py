@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...nest import Affine, Extent, Nest
 from ...schedule.templates import IN_ORDER
-from ...target import MAX_TOGETHER
+from ...target import MAX_TOGETHER, MIN_SIDE
 from ..blocks import power_of_two
 from ..schedule import is_whole
 from ..structure import accesses, contiguous_axis, unit_axis
@@ -81,6 +81,10 @@ def transposed_copy(nest: Nest) -> TransposedCopy | None:
     if partner is None and not load.attrs["guarded"]:
         partner = next((a for a in rest if source.coefficient(a) == -together), None)
     if inner is None or partner is None or inner == partner:
+        return None
+    sides = [nest.axes[axis].extent for axis in (inner, partner)]
+    is_plain = together == 1 and source.coefficient(partner) == 1
+    if not is_plain and any(type(extent) is int and extent < MIN_SIDE for extent in sides):
         return None
     step = source.coefficient(inner)
     return None if type(step) is int and abs(step) <= together else TransposedCopy(partner, inner, together, tuple(beside))

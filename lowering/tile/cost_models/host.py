@@ -192,15 +192,17 @@ def _transposed_copy_blocks(nest: Nest, copied: TransposedCopy, limits: HostLimi
         size = size if axis in copied.beside else size * nest.axes[axis].extent
     in_cache = type(size) is int and 2 * size * itemsize <= _least_streaming(limits)
     aligned = in_cache or (type(between) is int and between * nest.body[0].dtype.itemsize % CACHE_LINE == 0)
+    beside = [(axis, capped(nest.axes[axis].extent, LANES)) for axis in copied.beside[::-1]]
+    most = TRANSPOSED_COPY // prod([size for _, size in beside])
     height = capped(rows, TRANSPOSE_TILE if aligned else max(TRANSPOSE_TILE, UNALIGNED_COLUMN // power_of_two(itemsize)))
-    width = capped(columns, TRANSPOSE_TILE if in_cache and height == TRANSPOSE_TILE else TRANSPOSED_COPY // height)
+    width = capped(columns, TRANSPOSE_TILE if in_cache and height == TRANSPOSE_TILE else most // height)
     if width < TRANSPOSE_TILE:
-        height = capped(rows, TRANSPOSED_COPY // width)
+        height = capped(rows, most // width)
     if type(size) is int:
         least = max(PROGRAM_ELEMENTS, size // (2 * PROGRAMS_PER_THREAD * limits.threads))
         while width * height > least and max(width, height) > TRANSPOSE_TILE:
             width, height = (width // 2, height) if width > height else (width, height // 2)
-    return ((partner, width), (inner, height), *[(axis, capped(nest.axes[axis].extent, LANES)) for axis in copied.beside[::-1]])
+    return ((partner, width), (inner, height), *beside)
 
 
 def _map_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:

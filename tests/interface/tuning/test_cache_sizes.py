@@ -93,11 +93,20 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(machine, "_stores", [Kept()])
     monkeypatch.setattr(measuring, "latencies", lambda: made_up((32 * KIB, MIB, 32 * MIB)))
+    assert main(["doctor", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cpu"]["measured_caches"] is None
     assert main(["doctor", "--measure-caches", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["cpu"]
     assert len(found["measured_caches"]) == len(found["reported_caches"]) == 3
-    assert main(["doctor", "--measure-caches"]) == 0
+    assert main(["doctor"]) == 0
     assert "caches measured: " in capsys.readouterr().out
+    monkeypatch.setattr(machine, "_key", lambda what: None)
+    assert main(["doctor", "--measure-caches"]) == 1
+    assert "not kept" in capsys.readouterr().err
+
+
+def test_what_two_measurements_do_not_agree_about_is_as_reported() -> None:
+    assert measuring.confirmed((32, 700, 11), (32, 800, 32), (32, 1024, 32)) == (32, 700, 32)
 
 
 @pytest.mark.slow

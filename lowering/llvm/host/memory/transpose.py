@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from .....promotion.dataclass import dataclass
-from ....target import CACHE_LINE, MAX_TOGETHER
+from ....target import CACHE_LINE, MAX_TOGETHER, MIN_SIDE
 from ...elementwise import from_memory, memory_element, memory_size, register_element, to_memory
 from ...ir import Function
 from ...module import Module
@@ -253,6 +253,8 @@ def _copied(
     if r is None or c is None or r == c or source.offset.coefficients[r] is None or pointers.offset.coefficients[c] is None:
         return None
     if together.elements > 1 and together.elements * memory_size(pointers.pointee) > MAX_TOGETHER:
+        return None
+    if (together.elements > 1 or stride_of(source, c) < 0) and min(shape[r], shape[c]) < MIN_SIDE:
         return None
     if padding is not None:
         parts = {(bound.dim, bound.limit.operand()) for bound in (*padding.begins, *padding.limits)}

@@ -27,7 +27,7 @@ def pieces_of(count: int, dtype: str) -> list[Any]:
 
 @pytest.mark.parametrize(("dtype", "kind"), each(("float32", "float64", "float16", "int32", "uint8", "int64"), KINDS))
 def test_stacks(dtype: str, kind: str) -> None:
-    for count, axis in ((2, 0), (3, 1), (5, 2), (32, 0), (33, 0)):
+    for count, axis in ((2, 0), (3, 1), (5, 2), (33, 0), (64, 0), (65, 0)):
         pieces = pieces_of(count, dtype)
         graph = jn.Graph("g", [jn.TensorType(dtype, (7, 33)) for _ in pieces])
         stack = jn.stack([x * 2 for x in graph.inputs] if dtype != "uint8" else list(graph.inputs), axis=axis)
@@ -50,6 +50,19 @@ def test_no_concatenation_is_left() -> None:
     graph.output(jn.argmax(jn.stack([jn.abs(x) for x in graph.inputs], axis=0), axis=0))
     (kernel,) = jn.compile(graph, device="cpu", cache=False).kernels
     assert "scf.for" not in kernel.ttir
+
+
+def test_two_reductions_of_one_stack() -> None:
+    arrays = pieces_of(6, "float32")
+    graph = jn.Graph("g", [jn.TensorType("float32", (7, 33)) for _ in arrays])
+    stack = jn.stack([jn.abs(x) for x in graph.inputs], axis=0)
+    graph.output(jn.min(stack, axis=0), jn.argmin(stack, axis=0))
+    model = jn.compile(graph, device="cpu", cache=False)
+    least, where = model(*arrays)
+    expected = [np.asarray(each) for each in jn.evaluate(graph, *arrays)]
+    np.testing.assert_array_equal(least, expected[0])
+    np.testing.assert_array_equal(where, expected[1])
+    assert len(model.kernels) == 1
 
 
 def test_a_stack_that_is_read_twice_stays_one() -> None:

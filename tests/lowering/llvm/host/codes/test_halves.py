@@ -67,3 +67,14 @@ def test_complex_numbers_move_their_halves(size):
     np.testing.assert_array_equal(found, x.real * np.float32(2) + x.imag)
     if size >= 1000 and "<32 x i32>" in kernel.llvm_ir:  # two registers of AVX-512
         assert "trunc <16 x i64>" not in kernel.llvm_ir
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 8, 15, 17, 33, 65, 100])
+def test_columns_of_complex_numbers(rows: int) -> None:
+    """Of a rest of one row LLVM made an extension of part of a register that it has no instruction for."""
+    x, y = (np.arange(rows, dtype=np.float32).astype(np.complex64).reshape(rows, 1) * each + 1 for each in (1j, 2))
+    graph = jn.Graph("g", [jn.TensorType("complex64", (rows, 1), name=name) for name in "xy"])
+    one, other = graph.inputs
+    graph.output(jn.concat([one * other, other], axis=-1))
+    found = jn.compile(graph, device="cpu", cache=False)(x, y)
+    np.testing.assert_allclose(found, np.concatenate([x * y, y], axis=-1), rtol=1e-6)

@@ -168,8 +168,24 @@ def test_neighbours_of_sizes_known_at_launch() -> None:
         np.testing.assert_array_equal(last(y), y.transpose(1, 0, 2))
 
 
+def test_many_small_matrices_are_no_copies_of_tiles() -> None:
+    for shape, order in (((500, 4, 4, 2), (0, 2, 1, 3)), ((300, 2, 8, 3), (0, 2, 1, 3)), ((900, 2, 3), (1, 0, 2))):
+        x = RNG.integers(0, 100, shape).astype(np.uint8)
+        model = permuted(shape, order, "uint8")
+        np.testing.assert_array_equal(model(x), x.transpose(order))
+        assert all("jn_transposed_copy" not in kernel.llvm_ir for kernel in model.kernels)
+
+
+@pytest.mark.parametrize("shape", [("h", "w", 24), ("h", "w", 17), (1000, "w", 63), ("h", "w", 3)])
+def test_blocks_of_many_neighbours(shape: tuple[Any, ...]) -> None:
+    model = built(shape, "uint8", lambda x: jn.permute(x, (1, 0, 2)))
+    for h, w in ((70, 33), (1, 2), (17, 300)):
+        x = RNG.integers(0, 99, tuple({"h": h, "w": w}.get(each, each) for each in shape)).astype(np.uint8)
+        np.testing.assert_array_equal(model(x), x.transpose(1, 0, 2))
+
+
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("shape", [(1600, 1203, 3), (1024, 1024, 2), (700, 1500, 5)])
+@pytest.mark.parametrize("shape", [(1600, 1203, 3), (1024, 1024, 2), (700, 1500, 5), (1080, 720, 24), (3, 90000, 17)])
 def test_neighbours_past_the_caches(shape: tuple[int, ...]) -> None:
     for dtype in ("uint8", "float32"):
         x = RNG.integers(0, 99, shape).astype(dtype)

@@ -42,6 +42,19 @@ def test_sizes_known_at_launch() -> None:
         np.testing.assert_array_equal(total, rows[positions].sum(1))
 
 
+@pytest.mark.parametrize("columns", [1, 8, 17, 64, 128, 300])
+def test_weighted_and_masked_rows(columns: int) -> None:
+    rows, positions = RNG.integers(-5, 5, (90, columns)).astype(np.float32), RNG.integers(0, 90, (13, 15))
+    weights = RNG.integers(-2, 3, (13, 15)).astype(np.float32)
+    graph = jn.Graph("g", [jn.TensorType(str(x.dtype), x.shape) for x in (rows, positions, weights)])
+    x, i, w = graph.inputs
+    found, where = jn.gather(x, i, axis=0), jn.unsqueeze(w, 2)
+    graph.output(jn.sum(found * where, axis=1), jn.max(jn.where(jn.greater(where, 0.0), found, -100.0), axis=1))
+    total, most = jn.compile(graph, device="cpu", cache=False)(rows, positions, weights)
+    np.testing.assert_array_equal(total, (rows[positions] * weights[:, :, None]).sum(1))
+    np.testing.assert_array_equal(most, np.where(weights[:, :, None] > 0, rows[positions], -100).max(1))
+
+
 def test_products_and_weights_of_picked_rows() -> None:
     rows, positions = RNG.standard_normal((40, 96)).astype(np.float32), RNG.integers(-3, 45, (11, 20))
     weights = np.clip(np.where(positions < 0, positions + 40, positions), 0, 39)
