@@ -19,7 +19,15 @@ from .extents import at_most, contiguous_strides, exact_quotient, is_one, is_zer
 from .grouping import Grouping
 from .groups import Group
 from .indexing import ZERO, AxisMap, Index, add, constant_index, effort, linear, map_indices, scale, shift
-from .views import are_in_range, is_counting, is_number, progression, reshape_groups, storage_root
+from .views import (
+    are_in_range,
+    computed_of_joins,
+    is_counting,
+    is_number,
+    progression,
+    reshape_groups,
+    storage_root,
+)
 
 INT64 = DType("int64")
 BOOL = DType("bool")
@@ -198,9 +206,7 @@ class BodyBuilder:
     def evaluate(self, symbol: Symbol, index: tuple[Index, ...], guard: int = NO_GUARD) -> int:
         """Returns the value of `symbol` at `index`, which has one expression per dimension. Memory is not
         accessed where `guard` is false."""
-        index = tuple(
-            [ZERO if type(e) is int and e == 1 else i for e, i in zip(symbol.shape, index, strict=True)]
-        )
+        index = tuple([ZERO if type(e) is int and e == 1 else i for e, i in zip(symbol.shape, index, strict=True)])
         key = (symbol.id, index, guard)
         found = self._memo.get(key)
         if found is None:
@@ -240,7 +246,10 @@ class BodyBuilder:
         """Returns whether a symbol is memory with a number around it, which loads read under masks."""
         if symbol.op.name != "pad" or symbol.attrs["mode"] != "constant":
             return False
-        root = storage_root(symbol.inputs[0])
+        return self._in_memory(symbol.inputs[0])
+
+    def _in_memory(self, symbol: Symbol) -> bool:
+        root = storage_root(symbol)
         is_stored = root.id in self.grouping.stored and self.grouping.group_of.get(root.id) is not self.group
         return root.op.kind == "source" or is_stored
 
@@ -379,15 +388,16 @@ class BodyBuilder:
             operand = symbol.inputs[number]
             if is_zero(operand.shape[axis]):
                 continue
+            again = computed_of_joins(operand, self._in_memory)
+            if again is not None:  # each part would be computed of parts
+                raise NeedsBufferError(again)
             below = NO_GUARD
             inside = guard
             if number + 1 < len(symbol.inputs):
                 below = self.emit("less", BOOL, (at, self.extent_value(bounds[number + 1])))
                 inside = self.both(inside, below)
             if not is_zero(bounds[number]):
-                inside = self.both(
-                    inside, self.emit("greater_equal", BOOL, (at, self.extent_value(bounds[number])))
-                )
+                inside = self.both(inside, self.emit("greater_equal", BOOL, (at, self.extent_value(bounds[number]))))
             moved = (*index[:axis], shift(position, -bounds[number]), *index[axis + 1 :])
             value = self.evaluate(operand, moved, inside)
             result = value if result is None else self.emit("where", symbol.dtype, (below, value, result))
@@ -549,9 +559,7 @@ class BodyBuilder:
 
     def _ordered(self, symbol: Symbol, axis_map: AxisMap, reads: Sequence[AxisMap]) -> int:
         """Emits a scatter or a sort, whose template writes the memory of the result."""
-        operands = [
-            self.evaluate(operand, map_indices(read, self.extents)) for operand, read in zip(symbol.inputs, reads, strict=True)
-        ]
+        operands = [self.evaluate(x, map_indices(read, self.extents)) for x, read in zip(symbol.inputs, reads, strict=True)]
         details: dict[str, object]
         if symbol.op.name == "sort_keys":
             (half,), (axis,) = axis_map[-2] or (-1,), axis_map[-1] or (-1,)
@@ -576,24 +584,15 @@ class BodyBuilder:
 
     def _contract(self, symbol: Symbol, axis_map: AxisMap, reads: Sequence[AxisMap]) -> int:
         m, n, k = self.group.roles[symbol.id]
-        lhs, rhs = [
-            self.evaluate(operand, map_indices(read, self.extents))
-            for operand, read in zip(symbol.inputs, reads, strict=True)
-        ]
+        lhs, rhs = [self.evaluate(x, map_indices(read, self.extents)) for x, read in zip(symbol.inputs, reads, strict=True)]
         depth = self.group.depth[symbol.id]
         over = self.mask_of((depth,))
         lhs = self.spread(lhs, 1 << m | over)
         rhs = self.spread(rhs, over | 1 << n)
         accumulate = symbol.attrs["accumulate"]
         details = {"over": k, "outer": depth[:-1], "precision": symbol.attrs["precision"]}
-        result = self.emit(
-            "contract",
-            accumulate,
-            (lhs, rhs),
-            details,
-            axes=self.mask_of(axis_map),
-            key=tuple(details.items()),
-        )
+        axes, key = self.mask_of(axis_map), tuple(details.items())
+        result = self.emit("contract", accumulate, (lhs, rhs), details, axes=axes, key=key)
         self.entries[result].axes &= ~over
         if accumulate is symbol.dtype:
             return result

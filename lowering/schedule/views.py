@@ -90,6 +90,25 @@ def storage_root(symbol: Symbol) -> Symbol:
     return symbol
 
 
+def computed_of_joins(symbol: Symbol, in_memory: Callable[[Symbol], bool]) -> Symbol | None:
+    """Returns what a symbol is a view of, if that is computed element by element of concatenated or padded tensors that are not
+    in memory."""
+    while symbol.op.kind == "view" and not in_memory(symbol):
+        symbol = symbol.inputs[0]
+    if symbol.op.kind != "map" or in_memory(symbol):
+        return None
+    pending, seen = list(symbol.inputs), set[int]()
+    while pending:
+        current = pending.pop()
+        if current.id in seen or in_memory(current):
+            continue
+        seen.add(current.id)
+        if current.op.kind == "join":
+            return symbol
+        pending += current.inputs if current.op.kind in ("map", "view") else ()
+    return None
+
+
 def windows_below(symbol: Symbol, in_memory: Callable[[Symbol], bool]) -> Symbol | None:
     """Returns the windows that `symbol` is a chain of views of, if that chain is not in memory."""
     while symbol.op.kind == "view" and not in_memory(symbol):

@@ -46,3 +46,16 @@ def test_values_of_joined_groups(apart: bool) -> None:
     x = np.random.default_rng(0).standard_normal((8, 32)).astype(np.float32) / 4
     found = jn.compile(graph, device="cpu")(x)
     np.testing.assert_allclose(found, jn.evaluate(graph, x), rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_rolls_of_what_rolls_are_computed_of_are_stored(dtype: str) -> None:
+    x = np.random.default_rng(1).integers(0, 5, (40, 37)).astype(dtype)
+    graph = jn.Graph("g", [jn.TensorType(dtype, x.shape, name="x")])
+    (a,) = graph.inputs
+    rows = a + jn.roll(a, 1, axis=0) + jn.roll(a, -1, axis=0)
+    graph.output(rows + jn.roll(rows, 1, axis=1) + jn.roll(rows, -1, axis=1))
+    model = jn.compile(graph, device="cpu", cache=False)
+    down = x + np.roll(x, 1, 0) + np.roll(x, -1, 0)
+    np.testing.assert_array_equal(model(x), down + np.roll(down, 1, 1) + np.roll(down, -1, 1))
+    assert len(model.kernels) == 2
