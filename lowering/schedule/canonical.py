@@ -9,10 +9,12 @@ becomes one loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ...graph.location import Location
 from ...graph.symbol import Symbol
 from ...promotion.dataclass import dataclass
+from ...promotion.dtype import uint8
 from ..nest import Affine, Axis, Buffer, Extent, Nest, Store, Value
 from .body import Entry
 from .extents import is_one
@@ -302,6 +304,8 @@ def finish(
             for position, store in enumerate(stores)
         ]
     )
+    if len(body) == 1 and body[0].op == "load" and body[0].dtype.is_bool and not body[0].attrs["guarded"]:
+        body[0] = replace(body[0], dtype=uint8)  # copied as they are
     return Nest(axes, tuple(body), final_stores, template_of(axes, body, final_stores), fused, symbols)
 
 

@@ -565,7 +565,7 @@ class Frame:
         buffer = value.attrs["buffer"]
         pointer, key = self.kernel.pointer(buffer), ("table", buffer.kind, buffer.index, table)
         elements = self.indices.once(key, lambda: loaded_table(b, pointer, value.dtype, table))
-        found = picked(b, elements, positions.emitted, sizes, unsigned is not None)
+        found = picked(b, elements, value.dtype, positions.emitted, sizes, unsigned is not None)
         return Block(found, positions.dims, register_type(value.dtype))
 
     # -- effects -----------------------------------------------------------------------------------------

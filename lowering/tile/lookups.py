@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
-from ...promotion.dtype import DType
+from ...promotion.dtype import DType, uint8
 from ..nest import Value
 from ..tt.builder.block_builder import BlockBuilder
 from ..tt.types import I32, shape_of
@@ -47,7 +47,7 @@ def table_of(body: Sequence[Value], load: Value, table_elements: Callable[[int],
         return None
     (step,), first = attrs["strides"], attrs["at"].offset
     extents = [extent for extent in attrs["buffer"].shape if type(extent) is int]
-    if dtype.is_bool or dtype.is_complex or dtype.bits < 8 or len(extents) < len(attrs["buffer"].shape):
+    if dtype.is_complex or (dtype.bits < 8 and not dtype.is_bool) or len(extents) < len(attrs["buffer"].shape):
         return None
     if type(step) is not int or type(first) is not int or not 0 <= first < step:
         return None
@@ -68,7 +68,8 @@ def unsigned_position(body: Sequence[Value], number: int) -> int | None:
 
 
 def loaded_table(b: BlockBuilder, pointer: SSAValue, dtype: DType, table: Table) -> SSAValue:
-    """Emits the load of a table as a block of a power of two."""
+    """Emits the load of a table as a block of a power of two; of bool as bytes."""
+    dtype = uint8 if dtype.is_bool else dtype
     size, elem = power_of_two(table.count), memory_type(dtype)
     positions = offsets = b.arange(size)
     if table.step > 1:
@@ -82,10 +83,13 @@ def loaded_table(b: BlockBuilder, pointer: SSAValue, dtype: DType, table: Table)
     return scalar.from_memory(b, b.load(pointers, inside, b.const(0, elem, (size,))), dtype)
 
 
-def picked(b: BlockBuilder, table: SSAValue, positions: SSAValue, sizes: tuple[int, ...], is_unsigned: bool) -> SSAValue:
+def picked(
+    b: BlockBuilder, table: SSAValue, dtype: DType, positions: SSAValue, sizes: tuple[int, ...], is_unsigned: bool
+) -> SSAValue:
     """Emits the elements of a table at a block of positions, which lie within it."""
     positions = b.cast("arith.extui" if is_unsigned else "arith.trunci", positions, I32)
     for _ in sizes[1:]:
         table = b.expand_dims(table, 0)
     whole = b.broadcast(table, (*sizes[:-1], shape_of(table.type)[-1]))
-    return b.gather(whole, positions, len(sizes) - 1)
+    found = b.gather(whole, positions, len(sizes) - 1)
+    return scalar.from_memory(b, found, dtype) if dtype.is_bool else found
