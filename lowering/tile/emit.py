@@ -560,7 +560,7 @@ class Frame:
         unsigned = unsigned_position(body, value.operands[0])
         positions = self.block(value.operands[0] if unsigned is None else unsigned)
         sizes = shape(positions.dims)
-        if not sizes or prod(sizes) < MIN_LOOKUPS * table.count:
+        if not sizes or prod(sizes) < MIN_LOOKUPS * table.length:
             return None
         buffer = value.attrs["buffer"]
         pointer, key = self.kernel.pointer(buffer), ("table", buffer.kind, buffer.index, table)

@@ -27,7 +27,7 @@ MAX_WIDE = 512
 class Table(NamedTuple):
     """The elements of an array that a position picks from: so many, one in every `step`, from the first one on."""
 
-    count: int
+    length: int
     first: int
     step: int
 
@@ -70,16 +70,16 @@ def unsigned_position(body: Sequence[Value], number: int) -> int | None:
 def loaded_table(b: BlockBuilder, pointer: SSAValue, dtype: DType, table: Table) -> SSAValue:
     """Emits the load of a table as a block of a power of two; of bool as bytes."""
     dtype = uint8 if dtype.is_bool else dtype
-    size, elem = power_of_two(table.count), memory_type(dtype)
+    size, elem = power_of_two(table.length), memory_type(dtype)
     positions = offsets = b.arange(size)
     if table.step > 1:
         offsets = b.binary("arith.muli", offsets, b.const(table.step, I32, (size,)))
     if table.first:
         offsets = b.binary("arith.addi", offsets, b.const(table.first, I32, (size,)))
     pointers = b.addptr(b.splat(pointer, (size,)), offsets)
-    if size == table.count:
+    if size == table.length:
         return scalar.from_memory(b, b.load(pointers), dtype)
-    inside = b.cmpi("slt", positions, b.const(table.count, I32, (size,)))
+    inside = b.cmpi("slt", positions, b.const(table.length, I32, (size,)))
     return scalar.from_memory(b, b.load(pointers, inside, b.const(0, elem, (size,))), dtype)
 
 
