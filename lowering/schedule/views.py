@@ -79,7 +79,9 @@ def progression(symbol: Symbol) -> tuple[int, int] | None:
         return None
     if step == 0 or start + step * (values.size - 1) != int(values[-1]):
         return None
-    return (start, step) if (values == np.arange(start, start + step * values.size, step)).all() else None
+    modulo = 1 << 64  # of both ends, which are known to be right, and of all between: no float is involved
+    found = np.arange(values.size, dtype=np.uint64) * np.uint64(step % modulo) + np.uint64(start % modulo)
+    return (start, step) if (values.astype(np.uint64) == found).all() else None
 
 
 def storage_root(symbol: Symbol) -> Symbol:

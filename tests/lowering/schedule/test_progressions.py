@@ -15,6 +15,7 @@ CONSTANTS = [
     np.arange(0, 80, 10, dtype=np.int32), np.arange(7, -1, -1, dtype=np.int64), np.arange(2**31 - 8, 2**31, dtype=np.uint32),
     np.array([0, 1, 2, 3, 4, 5, 6, 8]), np.array([0, 2, 2, 6, 8, 10, 12, 14]), np.zeros(8, np.int64),
     np.arange(2**62, 2**62 + 8, dtype=np.int64), np.arange(2**63, 2**63 + 8, dtype=np.uint64),
+    np.array([2**63 - 8, 2**63 - 7, 2**63 - 5, 2**63 - 5, 2**63 - 4, 2**63 - 3, 2**63 - 2, 2**63 - 1]),
     np.array([2**63 - 8 * step for step in range(8)], np.uint64),
     np.array([2**64 - 1 - 2**60 * step for step in range(8)], np.uint64),
     np.array([-(2**63), -1, 2**63 - 2, 0, 0, 0, 0, 0]), np.arange(32768, 32776, dtype=np.uint16),
