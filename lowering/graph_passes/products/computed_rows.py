@@ -32,7 +32,7 @@ def _is_computed(matrix: Symbol) -> bool:
     """Returns whether a matrix is converted from other elements, and is transposed below or above that."""
     has_cast = is_transposed = False
     for _ in range(MAX_STEPS):
-        if matrix.op.name == "permute" and not is_transposed:
+        if matrix.op.name == "permute" and matrix.attrs["axes"] == (1, 0) and not is_transposed:
             is_transposed, matrix = True, matrix.inputs[0]
         elif matrix.op.name in _CONVERTING:
             large = [operand for operand in matrix.inputs if operand.shape == matrix.shape]

@@ -77,6 +77,8 @@ def _looked_up(k: KernelContext, source: Node, positions: Node, axis: int) -> Ma
         registers.append(k.f.bitcast(value, vector(f"i{8 * size}", n)))
     if isinstance(positions, Map) and positions.op == "arith.extui":
         (positions,) = positions.operands
+    elif positions.elem in ("i8", "i16"):  # signed: what is negative is beyond the block
+        positions = Map(positions.shape, "i32", "arith.extsi", (positions,))
     return Map(positions.shape, source.elem, LOOK_UP, (positions,), {"table": registers, "count": count})
 
 

@@ -254,7 +254,8 @@ def _copied(
         return None
     if together.elements > 1 and together.elements * memory_size(pointers.pointee) > MAX_TOGETHER:
         return None
-    if (together.elements > 1 or stride_of(source, c) < 0) and min(shape[r], shape[c]) < MIN_SIDE:
+    sides = [count.number for d in (r, c) if is_constant(count := ev.extent(shape[d], bounds, d)[0])]
+    if (together.elements > 1 or stride_of(source, c) < 0) and min(sides, default=MIN_SIDE) < MIN_SIDE:
         return None
     if padding is not None:
         parts = {(bound.dim, bound.limit.operand()) for bound in (*padding.begins, *padding.limits)}

@@ -73,6 +73,14 @@ def test_with_bounds_checked(n: int) -> None:
     np.testing.assert_array_equal(found, table[at])
 
 
+def test_negative_positions_of_few_bits_are_beyond_the_block() -> None:
+    text = TEXT.format(e="i16", x="i8", i="i8", size=512, count=512, n=256, positions="arith.addi %xv, %zero : tensor<256xi8>")
+    kernel = jn.kernel.from_ttir(text)
+    table, at, found = np.arange(512, dtype=np.int16), np.arange(-128, 128).astype(np.int8), np.zeros(256, np.int16)
+    kernel.launch((1,), table, at, found)
+    np.testing.assert_array_equal(found, np.where(at < 0, 511, at.astype(np.int16)))
+
+
 def test_positions_beyond_the_block_are_those_of_its_last_element() -> None:
     kernel = kernel_of("i32", "i64", 64, 256)
     table, at, found = np.arange(64, dtype=np.int32), RNG.integers(-(2**62), 2**62, 256), np.zeros(256, np.int32)

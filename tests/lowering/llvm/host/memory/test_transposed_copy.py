@@ -169,7 +169,9 @@ def test_neighbours_of_sizes_known_at_launch() -> None:
 
 
 def test_many_small_matrices_are_no_copies_of_tiles() -> None:
-    for shape, order in (((500, 4, 4, 2), (0, 2, 1, 3)), ((300, 2, 8, 3), (0, 2, 1, 3)), ((900, 2, 3), (1, 0, 2))):
+    swapped = (0, 2, 1, 3)
+    shapes = (((500, 4, 4, 2), swapped), ((300, 2, 8, 3), swapped), ((90, 12, 15, 3), swapped), ((900, 2, 3), (1, 0, 2)))
+    for shape, order in shapes:
         x = RNG.integers(0, 100, shape).astype(np.uint8)
         model = permuted(shape, order, "uint8")
         np.testing.assert_array_equal(model(x), x.transpose(order))
