@@ -3,7 +3,10 @@ probes a device."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..promotion.dataclass import dataclass
+from ..promotion.dtype import DType
 
 LONG_TRANSFORM = 128
 """Numbers of a line from which on registers hold parts of one line in its transform, not a number of each of several."""
@@ -12,6 +15,8 @@ MAX_TOGETHER = 63
 MIN_SIDE = 16
 """The fewest rows and columns of such a copy, and of one of columns in the opposite order: smaller ones are computed in
 vectors."""
+WIDE_POSITIONS = 512
+"""Bytes of the longest table of registers whose positions are not of 8 or 16 bits: these come in few lanes."""
 MAX_SORTED_BYTES = 1 << 18
 """Bytes of the longest line that a program sorts or transforms in scratch, and the most that lines beside each other have
 together: they need stack twice, and as much again for each value that is read again. Longer lines are sorted in the memory
@@ -22,6 +27,22 @@ SHORT_LINE = 256
 """Elements of the longest line of a length known at launch that is sorted beside others, a lane of a register for each."""
 CACHE_LINE = 64
 """Size of a cache line in bytes."""
+
+
+def register_bytes(dtype: DType) -> int:
+    """Returns the bytes that an element takes in a register of the host: floats of fewer than 32 bits are widened."""
+    return 4 if dtype.is_float and dtype.bits < 32 else dtype.itemsize
+
+
+def is_table(dtype: DType, count: int, has_short_positions: bool, table_elements: Callable[[int], int]) -> bool:
+    """Returns whether so many elements are a table that registers hold, from which positions pick.
+
+    has_short_positions: whether these are unsigned integers of 8 or 16 bits.  table_elements: returns the elements of so many
+    bytes of the longest table.
+    """
+    size = register_bytes(dtype)
+    most = table_elements(size) if has_short_positions else min(table_elements(size), WIDE_POSITIONS // size)
+    return 1 < count <= most
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,28 +52,34 @@ def bytes_text(count: int) -> str:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    kept = not options.measure_caches or _measure_caches()
+    problem = _measure_caches() if options.measure_caches else None
     found = diagnose()
-    if not kept:
-        print("joinery: the sizes of the caches are not kept: no cache, or no Linux", file=sys.stderr)
+    if problem is not None:
+        print(f"joinery: the sizes of the caches are not kept: {problem}", file=sys.stderr)
     if options.json:
         print(json.dumps(found, indent=2))
     else:
         _show(found)
-    return 0 if kept and found["check"]["is_right"] and found["threads"]["problem"] is None else 1
+    return 0 if problem is None and found["check"]["is_right"] and found["threads"]["problem"] is None else 1
 
 
-def _measure_caches() -> bool:
-    """Measure the caches' sizes, and keep them where compilations look for them; return whether that was done."""
-    from ...lowering.llvm.compile import reported_caches
+def _measure_caches() -> str | None:
+    """Measure the caches' sizes, and keep them where compilations look for them; return why that cannot be done, if so."""
+    from ...lowering.llvm.compile import host_target, reported_caches
     from ...lowering.machine import keep_caches
     from ...runtime.storage.cache import cache_of
     from ..tuning.cache_sizes import cache_sizes, confirmed, latencies
 
     cache = cache_of(True)  # which the measurement is kept in
+    assert cache is not None
+    if cache.problem is not None:
+        return cache.problem
     reported = reported_caches()
     sizes = confirmed(cache_sizes(latencies(), reported), cache_sizes(latencies(), reported), reported)
-    return cache is not None and cache.problem is None and keep_caches(sizes)
+    if not keep_caches(sizes):
+        return "the system does not describe its CPU; fix: none is needed, reported sizes are used"
+    host_target.cache_clear()  # which has the sizes from here on
+    return None
 
 
 def diagnose() -> dict[str, Any]:

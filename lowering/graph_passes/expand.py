@@ -2,11 +2,12 @@
 symbols.
 
 There are two passes. The first copies the graph, replacing every composite by its expansion (`OpDef.expand`),
-every long reduction to few values by two shorter ones, products with few results and long sums, running sums of long
-rows and sums at few positions by those of parts, products of int8 that were made int32 first by products of int8,
-whose sums are int32 anyway, and arctangents of ratios by their shorter form. The second gives equal symbols one node
-(hash-consing by op, operands, attributes and dtype), so that expansions share what they have in common, and drops what
-no output needs. Inputs, weights, checks, output names and the user's lines are kept.
+every long reduction to few values by two shorter ones, those over stacks by operations on the pieces, products
+with few results and long sums, running sums of long rows and sums at few positions by those of parts, products of
+one row with converted weights by sums, rows of palettes by their columns, products of int8 that were made int32
+first by products of int8, whose sums are int32 anyway, and arctangents of ratios by their shorter form. The second
+gives equal symbols one node (hash-consing by op, operands, attributes and dtype), so that expansions share what they
+have in common, and drops what no output needs. Inputs, weights, checks, output names and the user's lines are kept.
 """
 
 from __future__ import annotations

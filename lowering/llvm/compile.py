@@ -37,13 +37,13 @@ def _cache_size(index: int) -> int | None:
     return int(text[:-1]) * scale if scale else None
 
 
+L3_SHARE = 32 << 20
+"""The bytes of last-level cache to count on: a machine, and still more a virtual one, shares it with others."""
+
+
 def reported_caches() -> tuple[int, ...]:
     """Returns the bytes of this CPU's caches, level by level, as the system reports them, or usual ones where it does not."""
     return tuple([_cache_size(index) or usual for index, usual in ((0, 32 << 10), (2, 1 << 20), (3, L3_SHARE))])
-
-
-L3_SHARE = 32 << 20
-"""The bytes of last-level cache to count on: a machine, and still more a virtual one, shares it with others."""
 
 
 @functools.cache

@@ -251,7 +251,7 @@ def _by_range(f: Function, a: V, b: V, greater: bool) -> V | None:
     width = {"float": 32, "double": 64}.get(item, 0)
     register = min(n * width, 512)
     needed = {512: "avx512dq", 256: "avx512vl", 128: "avx512vl"}.get(register, "")
-    if (n * width % 512 and n * width != register) or not {needed, "avx512dq"} <= set(f.module.features):
+    if (n * width % 512 and n * width != register) or not {needed, "avx512dq"} <= f.module.features:
         return None
     room = register // width
     mask = const(-1, "i16" if room == 16 else "i8")

@@ -12,7 +12,7 @@ from .values import V, const, lanes, vector
 LOW, HIGH, JOINED = "joinery.low_half", "joinery.high_half", "joinery.joined_halves"
 """Operations on i64, i64, and low and high halves of i32."""
 _SHUFFLED = 16
-"""Fewest lanes that are shuffled; a register of fewer is truncated or extended by one instruction."""
+"""Fewest lanes of which halves are shuffled; a register of fewer is truncated by one instruction."""
 
 
 def half(f: Function, x: V, is_high: bool) -> V:
@@ -29,7 +29,7 @@ def joined(f: Function, low: V, high: V) -> V:
     """Emits i64 of low and high halves."""
     n = lanes(low.type)
     wide = vector("i64", n)
-    if n == 1:
+    if n == 1:  # more are shuffled: of parts of registers LLVM 22 makes extensions that it has no instruction for
         moved = f.binary("shl", f.cast("zext", high, wide), const(32, wide))
         return f.binary("or", moved, f.cast("zext", low, wide))
     return f.bitcast(f.shuffle(low, high, [number + side * n for number in range(n) for side in (0, 1)]), wide)

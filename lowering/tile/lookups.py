@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 
 from ...promotion.dtype import DType, uint8
 from ..nest import Value
+from ..target import is_table
 from ..tt.builder.block_builder import BlockBuilder
 from ..tt.types import I32, shape_of
 from .blocks import memory_type, power_of_two
@@ -20,8 +21,6 @@ from .elements import scalar
 
 MIN_LOOKUPS = 4
 """How many times as many elements of a table have to be looked up by a program as it has."""
-MAX_WIDE = 512
-"""Bytes of the longest table whose positions are not of 8 or 16 bits: these come in few lanes."""
 
 
 class Table(NamedTuple):
@@ -51,11 +50,8 @@ def table_of(body: Sequence[Value], load: Value, table_elements: Callable[[int],
         return None
     if type(step) is not int or type(first) is not int or not 0 <= first < step:
         return None
-    size = 4 if dtype.is_float and dtype.bits < 32 else dtype.itemsize  # in registers
-    count, most = -(-(prod(extents) - first) // step), table_elements(size)
-    if unsigned_position(body, load.operands[0]) is None:
-        most = min(most, MAX_WIDE // size)
-    return Table(count, first, step) if 1 < count <= most else None
+    length, is_short = -(-(prod(extents) - first) // step), unsigned_position(body, load.operands[0]) is not None
+    return Table(length, first, step) if is_table(dtype, length, is_short, table_elements) else None
 
 
 def unsigned_position(body: Sequence[Value], number: int) -> int | None:

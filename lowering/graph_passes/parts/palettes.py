@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from ....graph.ops.building import apply
 from ....graph.protocols import SymbolLike
 from ....graph.symbol import Symbol
+from ...target import is_table, register_bytes
 
-MAX_COLUMNS, MAX_BYTES, MAX_WIDE = 4, 1024, 512
-"""The most columns, the bytes of all tables that registers hold beside what is computed, and those of one table whose
-positions are not of 8 or 16 bits."""
+MAX_COLUMNS, MAX_BYTES = 4, 1024
+"""The most columns, and the bytes of all tables that registers hold beside what is computed."""
 MIN_LOOKUPS = 16
 """How many times as many positions as rows there are at least."""
 
@@ -31,12 +31,12 @@ def is_of_palette(symbol: Symbol, tables: Mapping[int, int]) -> bool:
     sizes = [extent for extent in (*palette.shape, *positions.shape) if isinstance(extent, int)]
     if len(sizes) < 2 + len(positions.shape) or not 2 <= sizes[1] <= MAX_COLUMNS:
         return False
-    size = 4 if palette.dtype.is_float and palette.dtype.bits < 32 else palette.dtype.itemsize  # in registers
-    rows, bytes_ = sizes[0], sizes[0] * size
+    rows, columns, *lookups = sizes
     source = positions.inputs[0] if positions.op.name == "cast" else positions
     is_short = source.dtype.kind == "uint" and source.dtype.bits in (8, 16)
-    fits = 1 < rows <= tables.get(size, 0) and bytes_ * sizes[1] <= MAX_BYTES and (is_short or bytes_ <= MAX_WIDE)
-    return fits and math.prod(sizes[2:]) >= MIN_LOOKUPS * rows
+    if rows * columns * register_bytes(palette.dtype) > MAX_BYTES or math.prod(lookups) < MIN_LOOKUPS * rows:
+        return False
+    return is_table(palette.dtype, rows, is_short, lambda size: tables.get(size, 0))
 
 
 def picked_by_column(symbol: Symbol, palette: Symbol, positions: Symbol) -> SymbolLike:
