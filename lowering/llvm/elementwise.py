@@ -262,9 +262,7 @@ def _by_range(f: Function, a: V, b: V, greater: bool) -> V | None:
         current = [i32(4)] if register == 512 else []  # the current rounding mode
         name = f"llvm.x86.avx512.mask.range.p{item[0].replace('f', 's')}.{register}"
         parts.append(f.target_intrinsic(name, [one, other, immediate, one, mask, *current], one.type))
-    while len(parts) > 1:
-        parts = [f.shuffle(one, other, range(2 * lanes(one.type))) for one, other in zip(parts[::2], parts[1::2], strict=True)]
-    return f.select(f.fcmp("uno", a, b), f.binary("fadd", a, b), parts[0])
+    return f.select(f.fcmp("uno", a, b), f.binary("fadd", a, b), f.concatenated(parts))
 
 
 def _is_zero(v: V, negative: bool) -> bool:

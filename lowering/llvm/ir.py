@@ -316,6 +316,14 @@ class Function:
             f"shufflevector {a.type} {a.operand()}, {b.type} {b.operand()}, <{len(mask)} x i32> <{indices}>", out
         )
 
+    def concatenated(self, parts: Sequence[V]) -> V:
+        """Returns vectors of equal lengths, a power of two of them, one after the other in one."""
+        current = list(parts)
+        while len(current) > 1:
+            both = range(2 * lanes(current[0].type))
+            current = [self.shuffle(a, b, both) for a, b in zip(current[::2], current[1::2], strict=True)]
+        return current[0]
+
     def extract(self, a: V, lane: int | V) -> V:
         at = f"i32 {lane}" if isinstance(lane, int) else f"{lane.type} {lane.operand()}"
         return self.pure(f"extractelement {a.type} {a.operand()}, {at}", element(a.type))

@@ -109,9 +109,7 @@ def _sum_of_four(f: Function, operands: Sequence[V], sums: int, flipped: bool) -
         part = range(first, first + 16)
         one, by = (each if n == 16 else f.shuffle(each, each, part) for each in (total, factors))
         found.append(_multiplied(f, one, quads, by))
-    while len(found) > 1:
-        found = [f.shuffle(one, other, range(2 * lanes(one.type))) for one, other in zip(found[::2], found[1::2], strict=True)]
-    return found[0]
+    return f.concatenated(found)
 
 
 def _multiplied(f: Function, total: V, quads: V, factors: V) -> V:

@@ -49,9 +49,9 @@ def looked_up(f: Function, node: Map, positions: V) -> V:
             positions, positions, [first + lane if lane < here else -1 for lane in range(room)]
         )
         parts.append(_picked(f, table, part))
-    while len(parts) > 1:
-        parts = [f.shuffle(one, other, range(2 * lanes(one.type))) for one, other in zip(parts[::2], parts[1::2], strict=True)]
-    result = parts[0] if lanes(parts[0].type) == n else f.shuffle(parts[0], parts[0], range(n))
+    result = f.concatenated(parts)
+    if lanes(result.type) > n:
+        result = f.shuffle(result, result, range(n))
     return f.bitcast(result, vector(target, n))
 
 

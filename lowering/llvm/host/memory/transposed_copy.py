@@ -164,7 +164,7 @@ def transposed(f: Function, pieces: Sequence[V], across: int) -> list[V]:
     (row, column) by one.
     """
     groups = len(pieces) // across
-    current = [_joined(f, pieces[i::across]) for i in range(across)]
+    current = [f.concatenated(pieces[i::across]) for i in range(across)]
     half, total = across // 2, groups * across
     low = [lane for start in range(0, total, across) for i in range(half) for lane in (start + i, total + start + i)]
     high = [lane + half for lane in low]
@@ -172,16 +172,6 @@ def transposed(f: Function, pieces: Sequence[V], across: int) -> list[V]:
         pairs = [(current[i], current[i + half]) for i in range(half)]
         current = [f.shuffle(a, b, mask) for a, b in pairs for mask in (low, high)]
     return current
-
-
-def _joined(f: Function, parts: Sequence[V]) -> V:
-    """Returns the vectors, a power of two of them, one after the other in one."""
-    current = list(parts)
-    lanes = int(current[0].type[1:].split(" ", 1)[0])
-    while len(current) > 1:
-        lanes *= 2
-        current = [f.shuffle(a, b, range(lanes)) for a, b in zip(current[::2], current[1::2], strict=True)]
-    return current[0]
 
 
 @dataclass(frozen=True, slots=True)

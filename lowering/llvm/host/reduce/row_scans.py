@@ -13,7 +13,7 @@ from .....promotion.dataclass import dataclass
 from ....target import CACHE_LINE
 from ...elementwise import constant, identity, memory_size, register_element, to_memory
 from ...ir import Function
-from ...values import V, lanes
+from ...values import V
 from ..loops.coordinates import (
     ORIGIN,
     Bound,
@@ -286,7 +286,7 @@ class _Square:
     def columns(self, rows: Sequence[V]) -> list[V]:
         """Returns the columns of rows, with the rows in some order."""
         count = self.lanes // self.width
-        registers = [_joined(self.f, rows[start : start + count]) for start in range(0, self.lanes, count)]
+        registers = [self.f.concatenated(rows[start : start + count]) for start in range(0, self.lanes, count)]
         for bit in range(self.bits):
             registers = self._rotated(registers, bit)
         return registers
@@ -345,12 +345,3 @@ class _Square:
                 for which, mask in enumerate(masks):
                     following[number | which << bit] = self.f.shuffle(*pair, mask)
         return following
-
-
-def _joined(f: Function, parts: Sequence[V]) -> V:
-    """Returns vectors, a power of two of them, one after the other in one."""
-    current = list(parts)
-    while len(current) > 1:
-        both = range(2 * lanes(current[0].type))
-        current = [f.shuffle(a, b, both) for a, b in zip(current[::2], current[1::2], strict=True)]
-    return current[0]
