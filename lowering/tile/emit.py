@@ -524,9 +524,9 @@ class Frame:
         access = self.kernel.descriptor_load_access(number, value, self.coordinates)
         if access is not None:
             return self._load_through_descriptor(access, value)
-        from_table = self._looked_up(value)
-        if from_table is not None:
-            return from_table
+        looked_up = self._looked_up(value)
+        if looked_up is not None:
+            return looked_up
         attrs = value.attrs
         operands = [self.block(operand) for operand in value.operands]
         guard = operands.pop() if attrs["guarded"] else None
