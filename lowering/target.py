@@ -78,6 +78,12 @@ class HostTarget:
         return self.cpu.startswith("znver")
 
     @property
+    def has_short_vectors(self) -> bool:
+        """Whether vectors have 32 bytes or fewer: an iteration over one is hardly more than its counting, and registers hold no
+        masks."""
+        return self.vector_bytes <= 32
+
+    @property
     def compresses(self) -> bool:
         """Whether it moves the chosen elements of a whole register side by side (`vpcompressd`)."""
         return self.is_x86 and self.vector_bytes == 64 and self.has("avx512f")

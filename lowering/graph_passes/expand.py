@@ -32,7 +32,7 @@ from .parts.long_scatters import counts_from_0_on, is_long_scatter, scatter_in_p
 from .parts.narrow_columns import is_of_narrow_columns, reduced_in_wide_columns
 from .parts.palettes import is_of_palette, picked_by_column
 from .parts.stacks import reduced_piece_by_piece, reductions_of_stacks
-from .products.computed_rows import is_row_of_computed, sum_of_row
+from .products.computed_rows import is_row_of_computed, is_row_of_transposed, product_with_column, sum_of_row
 from .products.grouped_convolutions import is_narrow_in_groups, sum_over_planes
 from .products.narrow_products import is_narrow, sum_of_products
 from .ratios import is_arctangent_of_ratio
@@ -77,7 +77,8 @@ def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
         return True
     if not lines.columns:
         return False
-    is_product = is_row_of_computed(symbol) or is_narrow(symbol, lines.short_rows) or is_narrow_in_groups(symbol)
+    is_row = is_row_of_computed(symbol) or is_row_of_transposed(symbol)
+    is_product = is_row or is_narrow(symbol, lines.short_rows) or is_narrow_in_groups(symbol)
     return is_product or _has_parts(symbol)
 
 
@@ -134,6 +135,8 @@ def _rewrite(
                 result = _made(reduced_piece_by_piece(symbol, operands[0]))
             elif lines.columns and is_row_of_computed(symbol):
                 result = _made(sum_of_row(*operands))
+            elif lines.columns and is_row_of_transposed(symbol):
+                result = _made(product_with_column(symbol, *operands))
             elif lines.columns and is_narrow(symbol, lines.short_rows):
                 result = _made(sum_of_products(operands[0], operands[1], lines.short_rows))
             elif lines.columns and is_narrow_in_groups(symbol):

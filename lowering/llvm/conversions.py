@@ -19,7 +19,7 @@ from ...promotion.errors import InternalError
 from . import conversions_fp8 as fp8
 from . import values
 from .ir import Function, mangle
-from .sign_masks import lowest_bit
+from .masks.signs import lowest_bit
 from .values import V, const, i32, lanes, with_element
 
 

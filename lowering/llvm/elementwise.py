@@ -21,11 +21,11 @@ from ..tt.types import numpy_dtype, scalar_type
 from . import conversions, halves
 from .calls import emit_call
 from .ir import Function, mangle
+from .masks.signs import compared, lowest_bit
 from .math import approximate
 from .math.library import MATH, emit_math
 from .math.recipes import Form
 from .quotients import division, integers
-from .sign_masks import compared, lowest_bit
 from .values import (
     FALSE,
     ConstantInt,

@@ -1,8 +1,10 @@
-"""One row times a matrix that is computed and lies along its rows: a linear layer of weights that are converted, for one token.
+"""One row times a matrix that lies along its columns: a linear layer for one token, of weights that may be converted.
 
+    x (1, K) @ permute(w (N, K))            →  w @ permute(x)
     x (1, K) @ permute(cast(codes (N, K)))  →  Σ_K cast(codes) · x
 
-A product would store the matrix transposed first, of which each element is read once.
+A product would store a converted matrix transposed first, of which each element is read once. A matrix in memory is read in
+whole rows as the left operand, and in pieces of rows as the right one.
 """
 
 from __future__ import annotations
@@ -42,6 +44,23 @@ def _is_computed(matrix: Symbol) -> bool:
         else:
             break
     return has_cast and is_transposed
+
+
+def is_row_of_transposed(symbol: Symbol) -> bool:
+    """Returns whether a symbol is the product of a row with a transposed matrix that is given at run time."""
+    if symbol.op.name != "matmul" or symbol.dtype not in (float32, float64) or symbol.attrs["accumulate"] is not symbol.dtype:
+        return False
+    row, matrix = symbol.inputs
+    if matrix.op.name != "permute" or matrix.attrs["axes"] != (1, 0) or row.dtype is not matrix.dtype or holds_array(matrix):
+        return False
+    source = matrix.inputs[0]
+    return source.op.name == "input" and row.shape[0] == 1 and matrix.shape[1] != 1
+
+
+def product_with_column(symbol: Symbol, row: Symbol, matrix: Symbol) -> SymbolLike:
+    """Returns that product with the matrix on the left. row, matrix: the new operands."""
+    column = apply("reshape", row, shape=(row.shape[1], 1))
+    return apply("reshape", apply("matmul", matrix.inputs[0], column, **symbol.attrs), shape=(1, matrix.shape[1]))
 
 
 def sum_of_row(row: Symbol, matrix: Symbol) -> SymbolLike:

@@ -20,8 +20,9 @@ from ..elementwise import (
     register_element,
 )
 from ..ir import Function
+from ..masks.accesses import load_lanes
 from ..op_lines import NodeLines
-from ..values import NULL, TRUE, V, i64, int_vector, is_integer, is_zero, lanes, vector, zero
+from ..values import NULL, TRUE, V, i64, int_vector, is_integer, is_zero, lanes, vector
 from .codes.fours import emitted
 from .loops.coordinates import (
     ORIGIN,
@@ -369,7 +370,7 @@ class Evaluator:
             elif only_first_lane(guard):
                 raw = load_first(self.f, pointer, type_, size)
             else:
-                raw = self.f.masked_load(type_, pointer, self.f.splat(guard, n), zero(type_), size)
+                raw = load_lanes(self.f, type_, pointer, self.f.splat(guard, n), size)
             if run == -1:
                 raw = self.f.shuffle(raw, raw, range(n - 1, -1, -1))
                 guard = None if guard is None else self.f.shuffle(guard, guard, range(n - 1, -1, -1))
@@ -453,10 +454,7 @@ class Evaluator:
         self.f.cond_branch(is_run, run, spread)
         self.f.start(run)
         pointer = self.f.gep(pointers.base, first, pointers.unit)
-        if mask is None:
-            together = self.f.load(type_, pointer, size)
-        else:
-            together = self.f.masked_load(type_, pointer, mask, zero(type_), size)
+        together = self.f.load(type_, pointer, size) if mask is None else load_lanes(self.f, type_, pointer, mask, size)
         self.f.branch(done)
         self.f.start(spread)
         separate = apart(True)

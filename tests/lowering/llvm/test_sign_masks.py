@@ -10,7 +10,7 @@ import pytest
 from joinery.lowering.llvm.compile import compile_assembly
 from joinery.lowering.llvm.ir import Function
 from joinery.lowering.llvm.module import Module
-from joinery.lowering.llvm.sign_masks import compared, lowest_bit
+from joinery.lowering.llvm.masks.signs import compared, lowest_bit
 from joinery.lowering.llvm.values import const, i32
 from joinery.lowering.target import HostTarget
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from ...elementwise import memory_size, to_memory
 from ...ir import Function
+from ...masks.accesses import store_lanes
 from ...values import V, element, lanes
 from ..evaluate import Evaluator
 from ..memory.gathers import are_few_apart
@@ -148,7 +149,7 @@ class Interleaved:
             elif only_first_lane(mask):  # see `LoopNests.store`
                 f.store(f.extract(data, 0), pointer, size)
             else:
-                f.masked_store(data, pointer, mask, size)
+                store_lanes(f, data, pointer, mask, size)
 
 
 def side_by_side(f: Function, columns: Sequence[V]) -> list[V]:

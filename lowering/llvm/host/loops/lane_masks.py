@@ -21,11 +21,18 @@ def lane_mask(s: Scalars, target: HostTarget, position: V, limit: V, n: int) -> 
         if is_constant(left):
             found = int_vector([int(i < left.number) for i in range(n)], "i1")
         else:
-            narrow = "i8" if 16 < n <= 64 and target.has("avx512bw", "avx512vl") else "i32"
+            narrow = _compared_element(target, n)
             small = s.f.splat(s.f.cast("trunc", left, narrow), n)
             found = s.f.icmp("sgt", small, s.f.iota(n, narrow))
         s.remember(key, found)
     return found
+
+
+def _compared_element(target: HostTarget, n: int) -> str:
+    """Returns the element in which n lanes are compared: as wide as what they mask, where masks are vectors themselves."""
+    if target.has("avx512bw", "avx512vl"):
+        return "i8" if 16 < n <= 64 else "i32"
+    return {32: "i8", 16: "i16"}.get(n, "i32") if target.vector_bytes == 32 else "i32"
 
 
 def compared_lanes(s: Scalars, target: HostTarget, node: Map, coordinates: Coordinates) -> V | None:

@@ -20,6 +20,7 @@ from ...elementwise import (
 )
 from ...halves import HIGH, JOINED, LOW
 from ...ir import mangle
+from ...masks.accesses import store_lanes
 from ...quotients.division import DIVIDE
 from ...values import TRUE, V, const, i32, lanes, vector
 from ..evaluate import Evaluator
@@ -62,6 +63,8 @@ _LONG = 40
 """The most instructions of a loop's body that is unrolled over several vectors."""
 _REGISTERS = 24
 """The most constants for which two vectors at a time leave registers for values."""
+_PACKED_WORK, _MOST_PACKED = 16, 4
+"""The most instructions of values that are packed so, and the most registers."""
 _SHORTEST = 16  # bytes of the shortest store that bypasses the caches
 
 
@@ -124,17 +127,17 @@ class LoopNests:
         over rows. What is below a spilled value is not read again.
         """
         self.ev.prefetching = set()
-        stack = [(node, False) for node in nodes]
+        stack = [(node, False, False) for node in nodes]
         below = {id(node) for node in spilled}
-        seen: set[tuple[int, bool]] = set()
+        seen: set[tuple[int, bool, bool]] = set()
         one_pass = not spilled
         while stack:
-            node, last = stack.pop()
+            node, last, shared = stack.pop()  # shared: by all rows
             last = last or id(node) in below
-            one_pass = one_pass and not isinstance(node, Stored) and id(node) not in self.ev.replacement
-            if (id(node), last) in seen:
+            one_pass = one_pass and (shared or (not isinstance(node, Stored) and id(node) not in self.ev.replacement))
+            if (id(node), last, shared) in seen:
                 continue
-            seen.add((id(node), last))
+            seen.add((id(node), last, shared))
             match node:
                 case Load():
                     offset = node.pointers.offset
@@ -145,9 +148,9 @@ class LoopNests:
                     if moving and far and (last or not self._is_read_later(node)):
                         self.ev.prefetching.add(id(node))
                 case Map():
-                    stack.extend((operand, last) for operand in node.operands)
+                    stack.extend((operand, last, shared) for operand in node.operands)
                 case View():
-                    stack.append((node.source, last))
+                    stack.append((node.source, last, shared or self._is_spread(node)))
         if one_pass and self.ev.target.follows_streams:
             self.ev.prefetching = set()
 
@@ -214,7 +217,7 @@ class LoopNests:
                 self.ev.replacement[id(node)] = (node, transpose_scratch(self.ev, rows), ())
             elif isinstance(node, View):
                 source = node.source
-                wider = any(n > 1 and d not in node.dims for d, n in enumerate(node.shape))
+                wider = self._is_spread(node)
                 alone = isinstance(source, Map) and wider and math.prod(source.shape) > 1
                 narrows = alone and self._narrows(source) and not (flat and not reads_memory(source))
                 if alone and (cost(source) > 10 or narrows):
@@ -222,6 +225,11 @@ class LoopNests:
                         self.ev.replacement[id(source)] = (source, self.materialize(source), ())
                 else:
                     stack.append(source)
+
+    @staticmethod
+    def _is_spread(view: View) -> bool:
+        """Whether a view reads each element of its source more than once."""
+        return any(n > 1 and d not in view.dims for d, n in enumerate(view.shape))
 
     def _narrows(self, node: Node) -> bool:
         """Whether the node works on wider elements than its result, and would make a nest take fewer lanes at a time."""
@@ -246,6 +254,13 @@ class LoopNests:
 
     def _may_alternate(self, nodes: Sequence[Node]) -> bool:
         return self.ev.target.registers >= 32 and self._constants(nodes) <= _REGISTERS
+
+    def _packed(self, nodes: Sequence[Node], lanes: int, stored: int) -> int:
+        """Returns how many vectors of wide elements together are stored as one of shorter elements: instructions that pack two
+        registers in one take the place of those that take the lanes of one apart."""
+        if not stored or not self.ev.target.has_short_vectors or self._work(nodes) > _PACKED_WORK:
+            return 1
+        return min(_MOST_PACKED, max(1, self.ev.target.vector_bytes // (stored * lanes)))
 
     def _divides(self, nodes: Sequence[Node]) -> bool:
         """Whether values that are not in scratch yet are divided by one number."""
@@ -314,13 +329,14 @@ class LoopNests:
     def nest(self, shape: tuple[int, ...], bounds: Sequence[Bound], nodes: Sequence[Node],
              effect: Callable[[Coordinates, V | None], None],
              start: Callable[[Coordinates], V] | None = None, beyond: bool = False,
-             whole: bool = False, into: Stored | None = None) -> None:  # fmt: skip
+             whole: bool = False, into: Stored | None = None, stored: int = 0) -> None:  # fmt: skip
         """Runs `effect` at every coordinate within the bounds; spills values that later nests read.
 
         `start`: returns where along the vector dimension, which is missing in the coordinates, whole vectors begin.
         beyond: the last vector may reach beyond the bounds.
         whole: vectors without masks are worth code of their own, however long it is.
         into: the scratch that the effect writes.
+        stored: the bytes of an element that it stores, if it does.
         """
         ev = self.ev
         self.materialize_operands(nodes)
@@ -341,6 +357,8 @@ class LoopNests:
             n = rest = min(self.lanes(nodes, inner), shape[inner])
             if 2 * n <= shape[inner] and self._divides(nodes) and not self._is_long(nodes) and self._may_alternate(nodes):
                 n = 2 * n  # divisions of two vectors share a test; what fills up the last vector might fail it
+            packed = self._packed(nodes, n, stored) if not spilled and n * 4 <= shape[inner] else 1
+            n *= packed
             spread(ev, nodes, tuple(coordinates), n)
 
             def body(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
@@ -356,7 +374,7 @@ class LoopNests:
                     body(coordinate, None, [])
             else:
                 first = ZERO if start is None else start(tuple(coordinates))
-                unroll = self.unroll(nodes, shape[inner] // n)
+                unroll = max(1, self.unroll(nodes, shape[inner] // n) // packed)
                 once = unroll == 1 and not whole and self._is_long(nodes) and ev.target.has("avx512f")  # masks are free
                 vector_loop(ev, shape[inner], bounds, inner, n, unroll, body, (), first, beyond, once, rest)
             written = [memory for _, memory in spilled] + ([] if into is None else [into])
@@ -425,7 +443,7 @@ class LoopNests:
                     only = None if guard is tail else f.extract(f.splat(guard, n), 0)
                     self._guarded(only, lambda: f.store(f.extract(data, 0), pointer, size))
                 else:
-                    f.masked_store(data, pointer, f.splat(guard, n), size)
+                    store_lanes(f, data, pointer, f.splat(guard, n), size)
                 return
             stride = stride_of(pointers, dim) if ev.is_affine(pointers, dim) else 0
             if are_few_apart(f.module, size, stride, [guard, tail], along(here, dim).at):
@@ -438,7 +456,7 @@ class LoopNests:
             f.call(name, "void", [data, addresses, i32(size), on])
 
         first = partial(to_line, ev, pointers, bounds, inner) if to_lines else None
-        self.nest(pointers.shape, bounds, [*nodes, anchor], effect, first, whole=past)
+        self.nest(pointers.shape, bounds, [*nodes, anchor], effect, first, whole=past, stored=size)
 
     def _fills_lines(self, pointers: Pointers, inner: int) -> bool:
         """Whether a store's rows are a cache line at least, or lie side by side: a line whose rest another program writes would

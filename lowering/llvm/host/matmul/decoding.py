@@ -5,7 +5,8 @@ from __future__ import annotations
 from .....promotion.dataclass import dataclass
 from ...elementwise import from_memory, memory_element
 from ...ir import Function
-from ...values import V, vector, zero
+from ...masks.accesses import load_lanes
+from ...values import V, vector
 from ..loops.coordinates import memory_size_of
 
 
@@ -73,6 +74,6 @@ class Decoder:
         f, type_, size = self._f, vector(element, self._n), memory_size_of(element)
         if self._live is None:
             return f.load(type_, pointer, size)
-        return f.masked_load(type_, pointer, self._live, zero(type_), size)
+        return load_lanes(f, type_, pointer, self._live, size)
 
 

@@ -31,7 +31,7 @@ from .pairs import Pairs
 from .panels import Panel, panel_vectors
 from .quads import Quads, form_of
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
-from .skinny import FewColumns, SingleRow
+from .skinny import MOST_TOGETHER, FewColumns, SingleRow
 from .stored_quads import stored_quads
 from .unsigned_bytes import unsigned_of
 
@@ -71,7 +71,8 @@ class Dots:
             found = Stored(c.shape, c.elem, turned.pointer, turned.strides[::-1], turned.memory)
             return found if into is None else self.nests.materialize(found, into, wanted.result)
         if c.shape[1] == 1:
-            return self._matrix_vector(a, b, c, precision, into, rows_of(wanted.result))
+            column = None if ordered or precision == "tf32" else self._one_column(a, b, c, into, wanted)
+            return column or self._matrix_vector(a, b, c, precision, into, rows_of(wanted.result))
         if a.elem == "i8" and c.elem == "i32":
             return self._dot_int8(a, b, c, into, wanted.result)
         if (a.elem, b.elem, c.elem) == ("bf16", "bf16", "f32") and ev.target.multiplies_pairs and not ordered:
@@ -126,16 +127,16 @@ class Dots:
         """Emits a product with few columns along k; returns False, with nothing emitted, where it is none."""
         ev, (rows, columns), depth, elem = self.ev, c.shape, a.shape[1], _summed(c.elem)
         n = ev.target.vector_bytes // memory_size_of(target.memory)
-        if not self._is_few(columns, depth, elem) or not is_integer(left.column, 1):
+        if not self._is_few(columns, depth, elem, 1) or not is_integer(left.column, 1):
             return False
         whole, nowhere = self._whole(target, wanted.result), V("null", "ptr")
         right = Operand(nowhere, ZERO, ZERO, self.operands.limits(b))
         live = self._limit(columns, (whole, 1))
-        if not is_constant(live) or integer(live) < 2 or _missing(left, right, whole).anything():
+        if not is_constant(live) or integer(live) < min(2, columns) or _missing(left, right, whole).anything():
             return False
         m, k = self._limit(rows, (whole, 0)), self._limit(depth, (left, 1), (right, 0))
         across = view(b, (columns, depth), (1, 0))
-        if is_constant(k) and not self._is_few(columns, integer(k), elem):
+        if is_constant(k) and not self._is_few(columns, integer(k), elem, 1):
             return False
         in_place = None if tf32 else self.operands.direct(across, target.memory)
         if 2 * columns > n and (in_place is None or not is_integer(in_place.column, 1)):
@@ -148,7 +149,22 @@ class Dots:
         ev.f.call(ev.f.module.provide(function), "void", arguments)
         return True
 
-    def _is_few(self, columns: int, depth: int, elem: str) -> bool:
+    def _one_column(self, a: Node, b: Node, c: Node, into: Stored | None, wanted: Wanted) -> Stored | None:
+        """Emits a product with one column as one of few columns, eight rows at a time; None, with nothing emitted, where rows
+        are not read in place, or vectors are so long that one row after the other is as fast."""
+        elem, fresh = _summed(c.elem), into is None
+        if not self.ev.target.has_short_vectors or elem != c.elem or (fresh and not (isinstance(c, Splat) and is_zero(c))):
+            return None
+        left = self.operands.direct(a, register_element(elem)) if a.elem == elem else None
+        if left is None or a.shape[0] < MOST_TOGETHER or not self._is_few(1, a.shape[1], elem, least=1):
+            return None
+        target = self.ev.scratch(c.shape, c.elem) if into is None else into
+        if not self._few_columns(left, target, a, b, c, False, not fresh, wanted):
+            return None
+        self._finish(target, c, elem, False, wanted)
+        return target
+
+    def _is_few(self, columns: int, depth: int, elem: str, least: int = 2) -> bool:
         """Returns whether a product with so many columns is formed along k: few enough, for so many steps.
 
         All sums of a tile are added up at its end, as many for 2 rows of 8 columns as for 8 rows of 2.
@@ -156,7 +172,7 @@ class Dots:
         if elem not in ("f32", "f64"):
             return False
         n = self.ev.target.vector_bytes // memory_size_of(register_element(elem))
-        return 1 < columns <= min(FEW_COLUMNS, n) and depth >= max(2 * n, STEPS_A_COLUMN * columns)
+        return least <= columns <= min(FEW_COLUMNS, n) and depth >= max(2 * n, STEPS_A_COLUMN * columns)
 
     def is_read_across(self, a: Node, b: Node, c: Node) -> bool:
         """Whether the matrix of a product with a vector lies in memory as the transposed product reads it: along its rows for a

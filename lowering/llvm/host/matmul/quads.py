@@ -16,6 +16,7 @@ from typing import Literal
 from .....promotion.dataclass import dataclass
 from ....target import HostTarget
 from ...ir import Function
+from ...masks.accesses import load_lanes
 from ...module import Module
 from ...values import TRUE, V, const, i64, vector, zero
 
@@ -170,7 +171,7 @@ class Quads:
                 for row, holds in zip(rows, valid, strict=True):
                     here = f.gep(row, v * self.n)
                     nothing = zero(bytes_type)
-                    part = f.load(bytes_type, here) if mask is None else f.masked_load(bytes_type, here, mask, nothing, 1)
+                    part = f.load(bytes_type, here) if mask is None else load_lanes(f, bytes_type, here, mask, 1)
                     parts.append(part if holds is TRUE else f.select(holds, part, nothing))
                 whole = _interleaved(f, parts, self.n)
                 f.store(whole, f.gep(f.gep(quads, f.mul(at, i64(self.width))), v * 4 * self.n), 4)

@@ -14,13 +14,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .....promotion.dataclass import dataclass
+from ....target import CACHE_LINE
 from ...ir import Function
 from ...module import Module
 from ...values import V, i64, vector, zero
 from ..loops.coordinates import memory_size_of
 
-TOGETHER = 8
-"""Rows that are added at a time: for each of their vectors an eighth of a vector of results is loaded and stored."""
+TOGETHER, FEWER = 8, 4
+"""Rows that are added at a time: for each of their vectors an eighth of a vector of results is loaded and stored. Fewer where a
+cache line is two vectors, which are added together."""
+
+
+MOST_TOGETHER = 8
+"""The most rows of a tile of few columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,11 @@ class SingleRow:
     @property
     def name(self) -> str:
         return f"jn_row_{self.element}_{self.n}"
+
+    @property
+    def line(self) -> int:
+        """The vectors of a cache line."""
+        return max(1, CACHE_LINE // (self.n * memory_size_of(self.element)))
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -54,9 +65,10 @@ class SingleRow:
             f.store(zero(type_), f.gep(c, state.index, self.element), size)
         f.branch(go)
         f.start(go)
-        bulk = f.binary("and", k, i64(-TOGETHER))
-        with f.loop(0, bulk, TOGETHER) as state:
-            self._rows(f, state.index, TOGETHER)
+        together = TOGETHER if self.line == 1 else FEWER
+        bulk = f.binary("and", k, i64(-together))
+        with f.loop(0, bulk, together) as state:
+            self._rows(f, state.index, together)
         with f.loop(bulk, k, 1) as state:
             self._rows(f, state.index, 1)
         f.ret()
@@ -73,22 +85,28 @@ class SingleRow:
             rows.append(f.gep(b, f.mul(step, ldb), self.element))
         prefetch = f.mul(ldb, i64(count))
 
-        def add(column: V, mask: V | None) -> None:
-            result = f.gep(c, column, self.element)
-            total = f.load(type_, result, size)
+        def add(column: V, mask: V | None, vectors: int = 1) -> None:
+            results = [f.gep(c, f.add(column, i64(v * self.n)), self.element) for v in range(vectors)]
+            totals = [f.load(type_, result, size) for result in results]
             for factor, row in zip(factors, rows, strict=True):
                 here = f.gep(row, column, self.element)
                 if mask is None:
-                    f.prefetch(f.gep(here, prefetch, self.element), locality=3)
-                    part = f.load(type_, here, size)
-                else:
-                    part = f.masked_load(type_, here, mask, zero(type_), size)
-                total = f.fma(factor, part, total)
-            f.store(total, result, size)
+                    f.prefetch(f.gep(here, prefetch, self.element), locality=3 if self.line == 1 else 2)
+                for v in range(vectors):
+                    there = f.gep(here, v * self.n, self.element)
+                    part = f.load(type_, there, size) if mask is None else f.masked_load(type_, there, mask, zero(type_), size)
+                    totals[v] = f.fma(factor, part, totals[v])
+            for total, result in zip(totals, results, strict=True):
+                f.store(total, result, size)
 
+        line = self.line
+        lines = f.binary("and", j, i64(-line * self.n))
+        with f.loop(0, lines, line * self.n) as state:
+            add(state.index, None, line)
         whole = f.binary("and", j, i64(-self.n))
-        with f.loop(0, whole, self.n) as state:
-            add(state.index, None)
+        if line > 1:
+            with f.loop(lines, whole, self.n) as state:
+                add(state.index, None)
         with f.when(f.icmp("slt", whole, j)):
             left = f.splat(f.cast("trunc", f.sub(j, whole), "i32"), self.n)
             add(whole, f.icmp("sgt", left, f.iota(self.n, "i32")))
@@ -120,7 +138,7 @@ class FewColumns:
     @property
     def height(self) -> int:
         """The rows of a tile: half of the registers hold sums."""
-        return max(1, min(8, self.registers // 2 // self.columns))
+        return max(1, min(MOST_TOGETHER, self.registers // 2 // self.columns))
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         """Add the function to a module."""
@@ -172,7 +190,8 @@ class FewColumns:
             for number, result in enumerate(taken):
                 lanes = lane_of[number * self.columns : (number + 1) * self.columns]
                 old = f.select(acc, f.load(row_type, result, size), zero(row_type))
-                f.store(f.binary("fadd", f.shuffle(total, total, lanes), old), result, size)
+                found = f.shuffle(total, total, lanes) if self.columns > 1 else f.extract(total, lanes[0])
+                f.store(f.binary("fadd", found, old), result, size)
 
 
 def added_up(f: Function, sums: Sequence[V], n: int, block: int) -> tuple[V, list[int]]:

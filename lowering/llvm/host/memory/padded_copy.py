@@ -17,6 +17,7 @@ from typing import NamedTuple
 from .....promotion.dataclass import dataclass
 from ...elementwise import memory_size, to_memory
 from ...ir import Function
+from ...masks.accesses import store_lanes
 from ...module import Module
 from ...values import V, i64, int_vector, is_integer
 from ..evaluate import Evaluator
@@ -137,7 +138,7 @@ class Filling:
             if self.masked:
                 with f.when(f.icmp("sgt", rows, whole)):
                     on = f.icmp("sgt", f.splat(f.sub(rows, whole), lanes), int_vector(range(lanes), "i64"))
-                    f.masked_store(values, f.gep(line, whole, elem), on, self.size)
+                    store_lanes(f, values, f.gep(line, whole, elem), on, self.size)
             else:
                 with f.loop(whole, rows) as r:
                     f.store(value, f.gep(line, r.index, elem), self.size)

@@ -14,6 +14,7 @@ from .....promotion.dataclass import dataclass
 from ....target import CACHE_LINE, MAX_TOGETHER, MIN_SIDE
 from ...elementwise import from_memory, memory_element, memory_size, register_element, to_memory
 from ...ir import Function
+from ...masks.accesses import load_lanes
 from ...module import Module
 from ...values import V, i64, vector, zero
 from ..evaluate import Evaluator
@@ -313,7 +314,7 @@ class Transposition:
             cut = []
             for i, row_pointer in enumerate(_rows(f, first, stride, elem, n)):
                 on = f.binary("and", lanes, f.splat(f.icmp("sgt", left, i64(i)), n))
-                value = from_memory(f, f.masked_load(type_, row_pointer, on, zero(type_), size), self.elem)
+                value = from_memory(f, load_lanes(f, type_, row_pointer, on, size), self.elem)
                 cut.append(f.select(on, value, f.splat(fill, n)))
             f.branch(joined)
             f.start(joined)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from .....promotion.dataclass import dataclass
 from ....target import CACHE_LINE
 from ...ir import Function
+from ...masks.accesses import load_lanes, store_lanes
 from ...module import Module
 from ...values import V, i64, int_vector, vector, zero
 
@@ -144,10 +145,10 @@ class TransposedCopy:
         pieces = []
         for number, pointer in enumerate(_each(f, first, stride, down)):
             on = f.select(f.icmp("sgt", left, i64(number)), lanes, zero(lanes.type))
-            pieces.append(f.masked_load(piece, pointer, on, zero(piece), self.align))
+            pieces.append(load_lanes(f, piece, pointer, on, self.align))
         for number, (pointer, value) in enumerate(zip(_each(f, to, ld, across), transposed(f, pieces, across), strict=True)):
             with f.when(f.icmp("sgt", above, i64(number))):
-                f.masked_store(value, pointer, height, self.align)
+                store_lanes(f, value, pointer, height, self.align)
 
     def _single(self, f: Function, first: V, stride: V, to: V, ld: V, left: V, above: V) -> None:
         elem, size = vector("i8", self.size), i64(self.size)
@@ -234,7 +235,7 @@ class TransposedLines:
             else:
                 on = f.icmp("sgt", f.splat(f.sub(end, at.index), lanes), int_vector(range(lanes), "i64"))
                 type_ = vector(elem, lanes)
-                f.masked_store(f.masked_load(type_, source, on, zero(type_), self.size), target, on, self.align)
+                store_lanes(f, load_lanes(f, type_, source, on, self.size), target, on, self.align)
 
 
 @dataclass(frozen=True, slots=True)

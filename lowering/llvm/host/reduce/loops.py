@@ -9,7 +9,7 @@ from dataclasses import replace
 from .....promotion.dataclass import dataclass
 from ...elementwise import constant, identity, larger
 from ...ir import Function
-from ...values import TRUE, V, const, integer, is_float, is_integer, lanes, vector
+from ...values import TRUE, V, const, element, integer, is_float, is_integer, lanes, vector, zero
 from ..evaluate import Evaluator
 from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask, reads_memory
 from ..loops.interleaved import MAX_COLUMNS, read_along
@@ -20,6 +20,7 @@ from ..loops.vector_loop import vector_loop
 from ..nodes import Load, Map, Node, Splat, Stored, cost, view
 from ..scalars import ZERO, is_constant
 from ..scratch.unwritten_lanes import clear_last, clear_unwritten
+from .byte_sums import bytes_of, sum_bytes
 from .combine import Combine
 from .extreme_positions import reduce_positions
 from .flat import reduce_pairs
@@ -28,7 +29,7 @@ from .row_scans import RowScan
 UNROLLED = 16
 """The longest axis of a reduction across rows that is unrolled."""
 BESIDE = 4
-"""Vectors that are reduced side by side where each row is picked by a position."""
+"""Vectors that are reduced side by side where each row is picked by a position, or where they are short."""
 
 
 def reduce(
@@ -73,6 +74,8 @@ def reduce(
         turned = [view(source, shape[::-1], (1, 0)) for source in sources]
         limits = [Bound(1 - bound.dim, bound.limit) for bound in (*bounds, *wanted)]
         scalars = _reduce_outer(nests, turned, 0, combine, limits, starts, fills, memories, (1,), None, True)
+    elif axis == nests.inner_dim(shape) and rest is None and (narrow := bytes_of(nests, sources, combine)) is not None:
+        scalars = sum_bytes(nests, narrow, sources[0].elem, axis, bounds, wanted, memories, kept)
     elif axis == nests.inner_dim(shape) or all(shape[d] == 1 for d in kept):
         scalars = _reduce_inner(nests, sources, axis, combine, bounds, wanted, starts, memories, kept, rest)
     else:
@@ -253,7 +256,7 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
                 ev.write_scratch(memory, here, ev.at(node, here, mask))
             items = [f.splat(ev.at(source, here, mask), n) for source in sources]
             if extreme:
-                items.append(f.fcmp("ord" if _propagates(kind) else "uno", items[0], items[0]))
+                items.append(_flags(ev, f.fcmp("ord" if _propagates(kind) else "uno", items[0], items[0])))
             new = merge(acc, items)
             return new if mask is None else [f.select(mask, a, b) for a, b in zip(new, acc, strict=True)]
 
@@ -261,7 +264,7 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
             first = [f.splat(v, n) for v in starts]
             if extreme:
                 first = [constant(_EXTREMES[str(kind)], sources[0].elem, n)]
-                first.append(const(True, vector("i1", n)))
+                first.append(_flags(ev, const(True, vector("i1", n))))
             copies = vector_loop(ev, shape[axis], bounds, axis, n, nests.unroll(sources, shape[axis] // n), body, first)
         else:  # no neutral element known: start from the first vector of the (unmasked) block
             here = at(Coordinate(ZERO, 0, n))
@@ -298,9 +301,19 @@ def _extreme(nests: LoopNests, accumulators: Sequence[V], kind: str) -> list[V]:
     while (n := lanes(best.type)) > 1:
         low, high = _halves(f, best, n // 2)
         best = larger(f, low, high, _EXTREMES[kind] < 0)
+    if element(flags.type) != "i1":
+        flags = f.icmp("ne", flags, zero(flags.type))
     only = f.intrinsic("vector.reduce.and", [flags], "i1") if lanes(flags.type) > 1 else flags
     not_a_number = constant(float("nan"), best.type)
     return [f.select(only, best, not_a_number) if _propagates(kind) else f.select(only, not_a_number, best)]
+
+
+def _flags(ev: Evaluator, lanes_: V) -> V:
+    """Returns the outcome of a comparison as a loop carries it: where registers hold no masks, LLVM would pack its lanes anew."""
+    if ev.target.has("avx512f") or lanes(lanes_.type) == 1:
+        return lanes_
+    width = min(64, 8 * ev.target.vector_bytes // lanes(lanes_.type))
+    return ev.f.cast("sext", lanes_, vector(f"i{width}", lanes(lanes_.type)))
 
 
 def _halves(f: Function, value: V, half: int) -> tuple[V, V]:
@@ -333,10 +346,11 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
     if not in_place:
         nests.materialize_operands(sources)
     inner = max(d for d in kept if shape[d] > 1)
-    n = min(ev.lanes_for(*nests.elements(sources, inner)) * _beside(ev, sources, axis, inner), shape[inner])
     ev.prefetching = set()  # neighbouring columns belong to other programs
     count, implied = ev.extent(shape[axis], bounds, axis)
     static = (in_place and is_constant(count)) or (is_integer(count, shape[axis]) and shape[axis] <= UNROLLED)
+    n = ev.lanes_for(*nests.elements(sources, inner)) * _beside(ev, sources, axis, inner, static)
+    n = min(n, shape[inner])
     steps = integer(count) if static else shape[axis]
     with ExitStack() as stack:
         outer: list[Coordinate | None] = [None] * len(shape)
@@ -393,9 +407,9 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
     return []
 
 
-def _beside(ev: Evaluator, sources: Sequence[Node], axis: int, inner: int) -> int:
+def _beside(ev: Evaluator, sources: Sequence[Node], axis: int, inner: int, static: bool) -> int:
     """Returns how many vectors side by side are reduced together: several, where an address that is read for each row is that
-    of all of them."""
+    of all of them, or where vectors are short and a loop over rows would do little else than count."""
     stack, seen = list(sources), set[int]()
     while stack:
         node = stack.pop()
@@ -408,7 +422,10 @@ def _beside(ev: Evaluator, sources: Sequence[Node], axis: int, inner: int) -> in
             varies = ev.depends(rest)
             if inner not in varies and axis in varies and reads_memory(rest):
                 return BESIDE if ev.target.registers >= 32 else 1
-    return 1
+    work = sum(cost(source) for source in sources)
+    if static or not ev.target.has_short_vectors or len(sources) > 1:
+        return 1
+    return BESIDE if work <= 4 else BESIDE // 2 if work <= 8 else 1
 
 
 def _joined(nests: LoopNests, combine: Combine, left: list[V], right: list[V]) -> list[V]:

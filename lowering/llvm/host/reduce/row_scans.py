@@ -13,6 +13,7 @@ from .....promotion.dataclass import dataclass
 from ....target import CACHE_LINE
 from ...elementwise import constant, identity, memory_size, register_element, to_memory
 from ...ir import Function
+from ...masks.accesses import store_lanes
 from ...values import V
 from ..loops.coordinates import (
     ORIGIN,
@@ -108,7 +109,7 @@ class RowScan:
         def write(here: Coordinates, piece: V, mask: V | None) -> None:
             data, pointer = to_memory(f, piece, pointers.pointee), ev.pointer_at(pointers, here, self.axis)
             if mask is not None:
-                f.masked_store(data, pointer, mask, size)
+                store_lanes(f, data, pointer, mask, size)
                 return
             known = ev.s.multiple(ev.row_pointer(pointers, here, self.axis))
             past = streaming and self.width * size == CACHE_LINE and known % CACHE_LINE == 0

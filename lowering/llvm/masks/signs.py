@@ -8,8 +8,8 @@ test of the bit (`vptestm`) is as short, and nothing is folded into it.
 
 from __future__ import annotations
 
-from .ir import Function
-from .values import V, bits, const, element, is_float, lanes, number_of, with_element, zero
+from ..ir import Function
+from ..values import V, bits, const, element, is_float, lanes, number_of, with_element, zero
 
 _SWAPPED = {"slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle", "ult": "ugt", "ule": "uge", "ugt": "ult", "uge": "ule"}
 _NEGATIVE = {("slt", "zero"), ("sle", "minus one"), ("uge", "least"), ("ugt", "largest")}
