@@ -41,6 +41,7 @@ from .loops.flat import is_deep, read_flattened
 from .loops.lane_masks import compared_lanes, lane_mask, only_first_lane
 from .memory.filled_rows import filled_row, masked_row
 from .memory.gathers import are_few_apart, gather, load_apart, load_first
+from .memory.short_strides import are_in_pieces, load_in_pieces
 from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from .scalars import ZERO, Scalars, is_constant, wrapped
 from .scratch.memory import Scratch, read_elements, write_elements
@@ -374,6 +375,9 @@ class Evaluator:
             if run == -1:
                 raw = self.f.shuffle(raw, raw, range(n - 1, -1, -1))
                 guard = None if guard is None else self.f.shuffle(guard, guard, range(n - 1, -1, -1))
+        elif dim is not None and are_in_pieces(self.f.module, size, run):
+            on = None if guard is None else self.f.splat(guard, n)
+            raw = load_in_pieces(self.f, self.pointer_at(pointers, coordinates, dim), on, type_, run, size)
         elif dim is not None and are_few_apart(self.f.module, size, run, [guard, tail], along(coordinates, dim).at):
             pointer = self.pointer_at(pointers, coordinates, dim)
             raw = load_apart(self.f, pointer, guard, type_, run, size)

@@ -53,6 +53,15 @@ def store_lanes(f: Function, value: V, pointer: V, mask: V, align: int) -> None:
         f.call(name, "void", [f.gep(pointer, first * size), _number(f, live), memory])
 
 
+def gather_lanes(f: Function, type_: str, pointer: V, stride: V, mask: V) -> V:
+    """Loads the lanes of a mask, of elements `stride` apart from a pointer on; the others are 0."""
+    n, size = lanes(type_), bits(element(type_)) // 8
+    memory = f.alloca("i8", n * size)
+    f.store(zero(type_), memory, min(64, n * size))
+    f.call(f.module.provide(GatherLanes(size)), "void", [pointer, stride, _number(f, mask), memory])
+    return f.load(type_, memory, min(64, n * size))
+
+
 def _is_emulated(f: Function, type_: str, mask: V) -> bool:
     features, n = f.module.features, lanes(type_)
     if "sse2" not in features or "avx512bw" in features or element(type_) == "ptr" or bits(element(type_)) not in (8, 16):
@@ -148,11 +157,32 @@ class StoreLanes:
         module.add(f)
 
 
-def _one_by_one(f: Function, live: V, source: V, target: V, size: int) -> None:
-    """Copies the elements whose bit is set."""
+@dataclass(frozen=True, slots=True)
+class GatherLanes:
+    """The function that copies elements that are a distance apart to a buffer, those whose bit is set. Implements
+    `SharedFunction`."""
+
+    size: int
+    parameters: ClassVar = (("ptr", "source"), ("i64", "stride"), ("i32", "live"), ("ptr", "buffer"))
+
+    @property
+    def name(self) -> str:
+        return f"jn_gather_lanes_of_{self.size}"
+
+    def add(self, module: Module, linkage: str = "internal") -> None:
+        f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
+        source, stride, live, buffer = f.params
+        _one_by_one(f, live, source, buffer, self.size, stride)
+        f.ret()
+        module.add(f)
+
+
+def _one_by_one(f: Function, live: V, source: V, target: V, size: int, stride: V | None = None) -> None:
+    """Copies the elements whose bit is set, which are `stride` apart in the source, or side by side."""
     type_ = f"i{8 * size}"
     with f.loop(0, f.cast("zext", f.intrinsic("ctpop", [live]), "i64"), 1, [live]) as state:
         (left,) = state.values
         number = f.cast("zext", f.intrinsic("cttz", [left, TRUE], "i32"), "i64")
-        f.store(f.load(type_, f.gep(source, number, type_)), f.gep(target, number, type_))
+        at = number if stride is None else f.mul(number, stride)
+        f.store(f.load(type_, f.gep(source, at, type_)), f.gep(target, number, type_))
         state.next = [f.binary("and", left, f.binary("sub", left, i32(1)))]

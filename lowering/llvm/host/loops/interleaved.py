@@ -15,6 +15,7 @@ from ...masks.accesses import store_lanes
 from ...values import V, element, lanes
 from ..evaluate import Evaluator
 from ..memory.gathers import are_few_apart
+from ..memory.short_strides import are_in_pieces
 from ..nodes import Flattened, Load, Map, Node, Pointers, Stored, View
 from ..scalars import ZERO, is_constant
 from .coordinates import Bound, Coordinate, Coordinates, reads_memory, stride_of
@@ -66,7 +67,8 @@ def read_along(ev: Evaluator, value: Node, along: int, across: int) -> list[bool
             continue
         is_plane = column is None or stride_of(node.pointers, column) != 1
         step, size = stride_of(node.pointers, row), memory_size(node.pointers.pointee)
-        if step != 1 and not is_plane and not are_few_apart(ev.f.module, size, step or 0, [], ZERO):
+        is_near = are_in_pieces(ev.f.module, size, step or 0) or are_few_apart(ev.f.module, size, step or 0, [], ZERO)
+        if step != 1 and not is_plane and not is_near:
             return None
         found.append(is_plane)
     return found

@@ -169,8 +169,9 @@ def copy_transposed(
             streaming = False
         is_full = size in (1, 2, 4, 8)  # in an element of a register, without gaps
         width = ev.target.vector_bytes
-        past = streaming and is_full and s.multiple(written) % width == 0
-        apart = past and s.multiple(ld) * align % width == 0
+        line = max(width, CACHE_LINE)
+        past = streaming and is_full and s.multiple(written) % line == 0
+        apart = past and s.multiple(ld) * align % line == 0
         function: TransposedCopy | TransposedLines | Deinterleaving | Interleaving
         in_vectors = apart or not streaming or size < 4  # shuffles of small elements save more than whole lines do
         if is_full and in_vectors and (few := _few_without_gaps(columns, stride, together.elements)) is not None:

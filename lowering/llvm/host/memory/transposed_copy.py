@@ -15,6 +15,7 @@ from ...ir import Function
 from ...masks.accesses import load_lanes, store_lanes
 from ...module import Module
 from ...values import V, i64, int_vector, vector, zero
+from .short_strides import picked
 
 LANE = 16
 """Bytes of the parts of a vector register within which shuffles are cheap, and of a piece of a row that is loaded at once."""
@@ -59,8 +60,13 @@ class TransposedCopy:
 
     @property
     def _tile(self) -> tuple[int, int]:
-        """Columns and rows of a tile."""
-        return (LANE // self._padded, self.width // self._padded) if self.size <= LANE else (MOVED, MOVED)
+        """Columns and rows of a tile: a cache line of each column."""
+        return (LANE // self._padded, max(self.width, self._line) // self._padded) if self.size <= LANE else (MOVED, MOVED)
+
+    @property
+    def _line(self) -> int:
+        """Bytes of a column that are written at once where elements fill registers: those of a cache line."""
+        return CACHE_LINE if self.size == self._padded and self.size < LANE and self.width * 2 == CACHE_LINE else self.width
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         """Adds the function to a module. Pieces of a lane of as many rows as fill a register become whole vectors."""
@@ -102,8 +108,11 @@ class TransposedCopy:
         across, down = self._tile
         lines, columns = _each(f, first, stride, down), _each(f, to, ld, across)
         if self.size <= LANE:
-            for pointer, value in zip(columns, transposed(f, [self._piece(f, line) for line in lines], across), strict=True):
-                self._store(f, value, pointer)
+            each = self.width // self._padded
+            parts = [transposed(f, [self._piece(f, line) for line in lines[i : i + each]], across) for i in range(0, down, each)]
+            for pointer, values in zip(columns, zip(*parts, strict=True), strict=True):
+                for number, value in enumerate(values):
+                    self._store(f, value, f.gep(pointer, number * self.width))
             return
         for r, line in enumerate(lines):
             for c, column in enumerate(columns):
@@ -138,17 +147,19 @@ class TransposedCopy:
 
     def _masked(self, f: Function, first: V, stride: V, to: V, ld: V, left: V, above: V) -> None:
         """Emits the copy of a piece with fewer rows or columns than whole ones have."""
-        elem, across, down = f"i{8 * self.size}", LANE // self.size, self.width // self.size
+        elem, (across, down), each = f"i{8 * self.size}", self._tile, self.width // self.size
         piece = vector(elem, across)
         lanes = f.icmp("sgt", f.splat(above, across), int_vector(range(across), "i64"))
-        height = f.icmp("sgt", f.splat(left, down), int_vector(range(down), "i64"))
         pieces = []
         for number, pointer in enumerate(_each(f, first, stride, down)):
             on = f.select(f.icmp("sgt", left, i64(number)), lanes, zero(lanes.type))
             pieces.append(load_lanes(f, piece, pointer, on, self.align))
-        for number, (pointer, value) in enumerate(zip(_each(f, to, ld, across), transposed(f, pieces, across), strict=True)):
-            with f.when(f.icmp("sgt", above, i64(number))):
-                store_lanes(f, value, pointer, height, self.align)
+        for start in range(0, down, each):
+            height = f.icmp("sgt", f.splat(f.sub(left, i64(start)), each), int_vector(range(each), "i64"))
+            columns = transposed(f, pieces[start : start + each], across)
+            for number, (pointer, value) in enumerate(zip(_each(f, to, ld, across), columns, strict=True)):
+                with f.when(f.icmp("sgt", above, i64(number))):
+                    store_lanes(f, value, f.gep(pointer, start * self.size), height, self.align)
 
     def _single(self, f: Function, first: V, stride: V, to: V, ld: V, left: V, above: V) -> None:
         elem, size = vector("i8", self.size), i64(self.size)
@@ -264,14 +275,21 @@ class Deinterleaving:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         source, _, target, ld, rows, _ = f.params
         elem, lanes, count = f"i{8 * self.size}", self.width // self.size, self.count
-        align = self.width if self.streaming else self.align
+        align, each = self.width if self.streaming else self.align, _group(self.width) // self.size
         whole = f.binary("and", rows, i64(-lanes))
         with f.loop(0, whole, lanes) as r:
             first = f.gep(source, f.mul(r.index, i64(count)), elem)
-            vectors = [f.load(vector(elem, lanes), f.gep(first, i * lanes, elem), self.align) for i in range(count)]
+            vectors = [
+                f.concatenated([
+                    f.load(vector(elem, each), f.gep(first, group * count + i * each, elem), self.align)
+                    for group in range(0, lanes, each)
+                ])
+                for i in range(count)
+            ]  # fmt: skip
             for number, pointer in enumerate(_each(f, f.gep(target, r.index, elem), ld, count)):
-                wanted = [divmod(i * count + number, lanes) for i in range(lanes)]
-                f.store(_picked(f, vectors, wanted), pointer, align, nontemporal=self.streaming)
+                places = [(lane - lane % each, divmod(lane % each * count + number, each)) for lane in range(lanes)]
+                wanted = [(i, group + lane) for group, (i, lane) in places]
+                f.store(picked(f, vectors, wanted), pointer, align, nontemporal=self.streaming)
         with f.loop(whole, rows) as r, f.loop(0, count) as c:
             value = f.load(elem, f.gep(source, f.add(f.mul(r.index, i64(count)), c.index), elem), self.align)
             f.store(value, f.gep(f.gep(target, f.mul(ld, c.index)), r.index, elem), self.align)
@@ -305,16 +323,21 @@ class Interleaving:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         source, stride, target, _, _, columns = f.params
         elem, lanes, count = f"i{8 * self.size}", self.width // self.size, self.count
-        align = self.width if self.streaming else self.align
+        each = _group(self.width) // self.size
+        align = _group(self.width) if self.streaming else self.align
         whole = f.binary("and", columns, i64(-lanes))
         with f.loop(0, whole, lanes) as c:
             starts = _each(f, f.gep(source, c.index, elem), stride, count)
             vectors = [f.load(vector(elem, lanes), start, self.align) for start in starts]
             first = f.gep(target, f.mul(c.index, i64(count)), elem)
+            found = []
             for number in range(count):
-                at = [divmod(number * lanes + i, count) for i in range(lanes)]
-                wanted = [(line, lane) for lane, line in at]
-                f.store(_picked(f, vectors, wanted), f.gep(first, number * lanes, elem), align, nontemporal=self.streaming)
+                places = [(i - i % each, divmod(number * each + i % each, count)) for i in range(lanes)]
+                found.append(picked(f, vectors, [(line, group + lane) for group, (lane, line) in places]))
+            for group in range(0, lanes, each):
+                for number, value in enumerate(found):
+                    part = value if each == lanes else f.shuffle(value, value, range(group, group + each))
+                    f.store(part, f.gep(first, group * count + number * each, elem), align, nontemporal=self.streaming)
         with f.loop(whole, columns) as c, f.loop(0, count) as r:
             value = f.load(elem, f.gep(f.gep(source, f.mul(stride, r.index)), c.index, elem), self.align)
             f.store(value, f.gep(target, f.add(f.mul(c.index, i64(count)), r.index), elem), self.align)
@@ -322,16 +345,10 @@ class Interleaving:
         module.add(f)
 
 
-def _picked(f: Function, vectors: Sequence[V], wanted: Sequence[tuple[int, int]]) -> V:
-    """Returns the elements (vector, lane), in shuffles that each add those of one more vector."""
-    lanes = len(wanted)
-    if len(vectors) == 1:
-        return f.shuffle(vectors[0], vectors[0], [lane for _, lane in wanted])
-    result = f.shuffle(vectors[0], vectors[1], [n * lanes + lane if n < 2 else -1 for n, lane in wanted])
-    for number in range(2, len(vectors)):
-        mask = [i if n < number else lanes + lane if n == number else -1 for i, (n, lane) in enumerate(wanted)]
-        result = f.shuffle(result, vectors[number], mask)
-    return result
+def _group(width: int) -> int:
+    """Returns the bytes of a register within which elements are shuffled: all where one instruction takes any of two
+    registers, else 16."""
+    return LANE if width == 2 * LANE else width
 
 
 def _each(f: Function, first: V, stride: V, count: int) -> list[V]:

@@ -1,0 +1,61 @@
+"""Loads bytes and shorts that are a few elements apart, for processors that pick the bytes of 16 at a time.
+
+    stride 3, 16 bytes:   a b c a b c a b c a b c a b c a │ b c a b … │ … a        three loads, the last one ends at the last a
+                          one shuffle of each of them, within 16 bytes, and two `or`s
+
+Both halves of a register hold such a group of their own, so that no shuffle crosses them. Nothing beyond the last element is
+read. Under a mask elements are read one by one, as they are at the end of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir import Function
+from ...masks.accesses import gather_lanes
+from ...module import Module
+from ...values import V, bits, element, i64, lanes, vector
+
+LANE = 16
+"""Bytes within which shuffles are cheap."""
+MAX_APART = 8
+"""The most elements from one to the next: so many loads and shuffles for a register."""
+
+
+def are_in_pieces(module: Module, size: int, stride: int) -> bool:
+    """Whether elements of `size` bytes, `stride` apart, are loaded so."""
+    return size in (1, 2) and 2 <= stride <= MAX_APART and "avx2" in module.features and "avx512bw" not in module.features
+
+
+def load_in_pieces(f: Function, pointer: V, mask: V | None, type_: str, stride: int, align: int) -> V:
+    """Emits the vector `type_` of elements `stride` apart from a pointer on, zero where the mask is false."""
+    item, n = element(type_), lanes(type_)
+    size = bits(item) // 8
+    if mask is not None:
+        return gather_lanes(f, type_, pointer, i64(stride), mask)
+    each = min(n, LANE // size)
+    starts = [number * each for number in range(stride - 1)] + [(stride - 1) * (each - 1)]
+    pieces = [
+        f.concatenated([
+            f.load(vector(item, each), f.gep(pointer, group * stride + start, item), align) for group in range(0, n, each)
+        ])
+        for start in starts
+    ]  # fmt: skip
+    wanted = []
+    for lane in range(n):
+        position = lane % each * stride
+        number = min(position // each, stride - 1)
+        wanted.append((number, lane // each * each + position - starts[number]))
+    return picked(f, pieces, wanted)
+
+
+def picked(f: Function, vectors: Sequence[V], wanted: Sequence[tuple[int, int]]) -> V:
+    """Returns the elements (vector, lane), in shuffles that each add those of one more vector."""
+    lanes = len(wanted)
+    if len(vectors) == 1:
+        return f.shuffle(vectors[0], vectors[0], [lane for _, lane in wanted])
+    result = f.shuffle(vectors[0], vectors[1], [n * lanes + lane if n < 2 else -1 for n, lane in wanted])
+    for number in range(2, len(vectors)):
+        mask = [i if n < number else lanes + lane if n == number else -1 for i, (n, lane) in enumerate(wanted)]
+        result = f.shuffle(result, vectors[number], mask)
+    return result
