@@ -8,7 +8,7 @@ that loop opens: nothing later in the compiler would do it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ....promotion.errors import InternalError
@@ -22,7 +22,7 @@ from ..elementwise import (
 from ..ir import Function
 from ..masks.accesses import load_lanes
 from ..op_lines import NodeLines
-from ..values import NULL, TRUE, V, i64, int_vector, is_integer, is_zero, lanes, vector
+from ..values import FALSE, NULL, TRUE, V, i64, int_vector, is_integer, is_zero, lanes, vector, zero
 from .codes.fours import emitted
 from .loops.coordinates import (
     ORIGIN,
@@ -30,7 +30,6 @@ from .loops.coordinates import (
     Coordinate,
     Coordinates,
     along,
-    conjuncts,
     decompose_mask,
     dependencies,
     memory_size_of,
@@ -38,7 +37,8 @@ from .loops.coordinates import (
     stride_of,
 )
 from .loops.flat import is_deep, read_flattened
-from .loops.lane_masks import compared_lanes, lane_mask, only_first_lane
+from .masks.known_conditions import always, never
+from .masks.lane_masks import compared_lanes, lane_mask, only_first_lane
 from .memory.filled_rows import filled_row, masked_row
 from .memory.gathers import are_few_apart, gather, load_apart, load_first
 from .memory.short_strides import are_in_pieces, load_in_pieces
@@ -57,7 +57,7 @@ class Evaluator:
         self.replacement: dict[int, tuple[Node, Stored, tuple[Bound, ...]]] = {}
         self.kept: dict[int, Stored] = {}  # of these replacements, blocks that are zero beyond the bounds
         self._values: list[dict[tuple[object, ...], V]] = [{}]
-        self._implied: dict[int, set[str]] = {}
+        self.implied: dict[int, set[str]] = {}
         self._dependencies: dict[int, frozenset[int]] = {}
         self._alive: list[Node] = []  # keeps ids of cached nodes unique
         self.lines = NodeLines()
@@ -67,6 +67,7 @@ class Evaluator:
         self._reserved: dict[str, tuple[str, int]] = {}  # address of scratch -> its elements
         self._loops = 0
         self.assumed: set[tuple[object, ...]] = set()  # conditions that hold where code is being emitted, by `key_of`
+        self.denied: set[tuple[object, ...]] = set()  # and those that do not
 
     # -- scopes -----------------------------------------------------------
 
@@ -91,13 +92,16 @@ class Evaluator:
         return max(1, self.target.vector_bytes // widest)
 
     @contextmanager
-    def assuming(self, conditions: set[tuple[object, ...]], loop: int, limits: set[str]) -> Iterator[None]:
-        """Opens a scope in which conditions hold, by `key_of`, and a loop goes no further than limits."""
-        before = self.assumed, self._implied[loop]
-        self.assumed, self._implied[loop] = self.assumed | conditions, self._implied[loop] | limits
+    def assuming(
+        self, conditions: set[tuple[object, ...]], loop: int, limits: set[str], denied: Iterable[tuple[object, ...]] = ()
+    ) -> Iterator[None]:
+        """Opens a scope in which conditions hold and others do not, by `key_of`, and a loop goes no further than limits."""
+        before = self.assumed, self.denied, self.implied[loop]
+        self.assumed, self.denied = self.assumed | conditions, self.denied.union(denied)
+        self.implied[loop] = self.implied[loop] | limits
         with self.scope():
             yield
-        self.assumed, self._implied[loop] = before
+        self.assumed, self.denied, self.implied[loop] = before
 
     # -- nodes at coordinates ----------------------------------------------
 
@@ -131,10 +135,14 @@ class Evaluator:
                 return self._addresses_of(node, coordinates, mask)
             case Affine():
                 return self._affine(node, coordinates)
-            case Map() if self._always(node, coordinates):
+            case Map() if always(self, node, coordinates):
                 return TRUE
-            case Map(op="arith.select") if self._always(node.operands[0], coordinates):
+            case Map(elem="i1") if never(self, node, coordinates):
+                return FALSE
+            case Map(op="arith.select") if always(self, node.operands[0], coordinates):
                 return self.at(node.operands[1], coordinates, mask)
+            case Map(op="arith.select") if never(self, node.operands[0], coordinates):
+                return self.at(node.operands[2], coordinates, mask)
             case Map(op="arith.cmpi") if (compared := compared_lanes(self.s, self.target, node, coordinates)) is not None:
                 return compared
             case Map():
@@ -164,7 +172,7 @@ class Evaluator:
             return None
         for bound in found[2]:
             coordinate = coordinates[bound.dim]
-            if coordinate is None or bound.limit.operand() not in self._implied.get(coordinate.loop, ()):
+            if coordinate is None or bound.limit.operand() not in self.implied.get(coordinate.loop, ()):
                 return None
         return found[1]
 
@@ -289,14 +297,14 @@ class Evaluator:
         conditions: list[V] = []
         for bound in bounds:
             coordinate = coordinates[bound.dim]
-            if coordinate is None or bound.limit.operand() in self._implied.get(coordinate.loop, ()):
+            if coordinate is None or bound.limit.operand() in self.implied.get(coordinate.loop, ()):
                 continue
             position = self.s.add(coordinate.at, self.s.constant(coordinate.offset))
             if coordinate.lanes == 1:
                 conditions.append(self.f.icmp("slt", position, bound.limit))
             else:
                 conditions.append(self.lane_mask(position, bound.limit, coordinate.lanes))
-        rest = [part for part in rest if not self.assumed or not self._always(part, coordinates)]
+        rest = [part for part in rest if not self.assumed or not always(self, part, coordinates)]
         return conditions + [self.at(part, coordinates, tail) for part in rest]
 
     def all_of(self, conditions: Sequence[V]) -> V | None:
@@ -314,27 +322,12 @@ class Evaluator:
         """Returns the mask of lanes whose position is below the limit."""
         return lane_mask(self.s, self.target, position, limit, n)
 
-    def _implies(self, bound: Bound, coordinates: Coordinates) -> bool:
-        """Whether the surrounding loops go no further than the bound."""
-        coordinate = coordinates[bound.dim]
-        return coordinate is not None and bound.limit.operand() in self._implied.get(coordinate.loop, ())
-
-    def _always(self, node: Node, coordinates: Coordinates) -> bool:
-        """Whether a condition holds wherever the surrounding loops go (except for lanes that they mask off)."""
-        if self.assumed and self.key_of(node, coordinates) in self.assumed:
-            return True
-        match node:
-            case Map(op="arith.cmpi") if "bound" in node.attrs:
-                return self._implies(node.attrs["bound"], coordinates)
-            case Map(op="arith.andi"):
-                return all(self._always(part, coordinates) for part in conjuncts(node))
-            case View():
-                return self._always(node.source, self.through(node, coordinates))
-        return False
-
     def _load(self, node: Load, coordinates: Coordinates, tail: V | None) -> V:
         pointers = node.pointers
         el, size = memory_element(pointers.pointee), memory_size(pointers.pointee)
+        if node.mask is not None and never(self, node.mask, coordinates):
+            other = None if node.other is None else self.at(node.other, coordinates, tail)
+            return zero(register_element(node.elem)) if other is None else other
         dim = self._vector_dim(coordinates)
         if dim is not None and dim not in self.depends(node):
             dim = None
@@ -535,7 +528,7 @@ class Evaluator:
     def open_loop(self, implied: set[str]) -> int:
         """Returns the number of a new loop, whose positions keep these limits."""
         self._loops += 1
-        self._implied[self._loops] = implied
+        self.implied[self._loops] = implied
         return self._loops
 
     @contextmanager

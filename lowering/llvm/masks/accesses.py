@@ -42,7 +42,11 @@ def store_lanes(f: Function, value: V, pointer: V, mask: V, align: int) -> None:
     """Stores the lanes of a mask, and writes no other memory."""
     size = bits(element(value.type)) // 8
     if not _is_emulated(f, value.type, mask):
-        f.masked_store(value, pointer, mask, align)
+        live = _first_lanes(mask)
+        if live is None or not _is_emulated(f, value.type):
+            f.masked_store(value, pointer, mask, align)
+        else:
+            _store_first(f, value, pointer, live, align)
         return
     each = min(lanes(value.type), REGISTER // size)
     name = f.module.provide(StoreLanes(each, size))
@@ -62,7 +66,26 @@ def gather_lanes(f: Function, type_: str, pointer: V, stride: V, mask: V) -> V:
     return f.load(type_, memory, min(64, n * size))
 
 
-def _is_emulated(f: Function, type_: str, mask: V) -> bool:
+def _first_lanes(mask: V) -> int | None:
+    """Returns how many lanes are live, if they are known and come first."""
+    if not isinstance(mask, ConstantLanes):
+        return None
+    live = sum(map(bool, mask.numbers))
+    return live if all(mask.numbers[:live]) else None
+
+
+def _store_first(f: Function, value: V, pointer: V, live: int, align: int) -> None:
+    """Stores the first lanes of a vector, a power of two of them at a time."""
+    first, each = 0, lanes(value.type)
+    while first < live:
+        while each > live - first:
+            each //= 2
+        part = f.extract(value, first) if each == 1 else f.shuffle(value, value, range(first, first + each))
+        f.store(part, f.gep(pointer, first, element(value.type)), align)
+        first += each
+
+
+def _is_emulated(f: Function, type_: str, mask: V | None = None) -> bool:
     features, n = f.module.features, lanes(type_)
     if "sse2" not in features or "avx512bw" in features or element(type_) == "ptr" or bits(element(type_)) not in (8, 16):
         return False

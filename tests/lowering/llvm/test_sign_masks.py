@@ -9,8 +9,8 @@ import llvmlite.binding as llvm
 import pytest
 from joinery.lowering.llvm.compile import compile_assembly
 from joinery.lowering.llvm.ir import Function
-from joinery.lowering.llvm.module import Module
 from joinery.lowering.llvm.masks.signs import compared, lowest_bit
+from joinery.lowering.llvm.module import Module
 from joinery.lowering.llvm.values import const, i32
 from joinery.lowering.target import HostTarget
 

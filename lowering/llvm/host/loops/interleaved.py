@@ -14,12 +14,12 @@ from ...ir import Function
 from ...masks.accesses import store_lanes
 from ...values import V, element, lanes
 from ..evaluate import Evaluator
+from ..masks.lane_masks import only_first_lane
 from ..memory.gathers import are_few_apart
 from ..memory.short_strides import are_in_pieces
 from ..nodes import Flattened, Load, Map, Node, Pointers, Stored, View
 from ..scalars import ZERO, is_constant
 from .coordinates import Bound, Coordinate, Coordinates, reads_memory, stride_of
-from .lane_masks import only_first_lane
 from .vector_loop import vector_loop
 
 MAX_COLUMNS = 16

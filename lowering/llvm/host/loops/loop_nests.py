@@ -21,9 +21,10 @@ from ...elementwise import (
 from ...halves import HIGH, JOINED, LOW
 from ...ir import mangle
 from ...masks.accesses import store_lanes
-from ...quotients.division import DIVIDE
 from ...values import TRUE, V, const, i32, lanes, vector
 from ..evaluate import Evaluator
+from ..masks.interiors import Piece, known_in, pieces_of_rows, visit_pieces
+from ..masks.lane_masks import only_first_lane
 from ..memory.gathers import are_few_apart, store_apart
 from ..memory.transpose import (
     copy_transposed,
@@ -48,11 +49,11 @@ from .coordinates import (
 from .flat import Flattener, flat_memory, is_deep
 from .interleaved import interleaved
 from .invariants import spread
-from .lane_masks import only_first_lane
 from .nontemporal_stores import lies_along, reads_scratch, to_line
 from .short_rows import row_dims, short_rows
 from .unroll_and_jam import jammed
 from .vector_loop import vector_loop
+from .widths import PACKED_WORK, constants, divides, packed, work
 
 _FREE = frozenset({"tt.bitcast", "arith.bitcast"})
 _LONG_ROW = 16 * CACHE_LINE
@@ -63,8 +64,6 @@ _LONG = 40
 """The most instructions of a loop's body that is unrolled over several vectors."""
 _REGISTERS = 24
 """The most constants for which two vectors at a time leave registers for values."""
-_PACKED_WORK, _MOST_PACKED = 16, 4
-"""The most instructions of values that are packed so, and the most registers."""
 _SHORTEST = 16  # bytes of the shortest store that bypasses the caches
 
 
@@ -237,7 +236,7 @@ class LoopNests:
 
     def unroll(self, nodes: Sequence[Node], vectors: int, limit: int = 4) -> int:
         """Returns the unroll factor of a loop over `vectors` vectors; 1 where the loop is too short for it to pay."""
-        found = limit if self._work(nodes) <= 12 else 1 if self._is_long(nodes) else 2
+        found = limit if work(nodes) <= 12 else 1 if self._is_long(nodes) else 2
         return found if vectors > limit or found >= vectors else 1
 
     def lanes(self, nodes: Sequence[Node], dim: int | None = None) -> int:
@@ -253,54 +252,20 @@ class LoopNests:
         return self.ev.lanes_for(*self.elements(nodes, dim))
 
     def _may_alternate(self, nodes: Sequence[Node]) -> bool:
-        return self.ev.target.registers >= 32 and self._constants(nodes) <= _REGISTERS
+        return self.ev.target.registers >= 32 and constants(nodes) <= _REGISTERS
 
-    def _packed(self, nodes: Sequence[Node], lanes: int, stored: int) -> int:
-        """Returns how many vectors of wide elements together are stored as one of shorter elements: instructions that pack two
-        registers in one take the place of those that take the lanes of one apart."""
-        if not stored or not self.ev.target.has_short_vectors or self._work(nodes) > _PACKED_WORK:
-            return 1
-        return min(_MOST_PACKED, max(1, self.ev.target.vector_bytes // (stored * lanes)))
-
-    def _divides(self, nodes: Sequence[Node]) -> bool:
-        """Whether values that are not in scratch yet are divided by one number."""
-        stack, seen = list(nodes), set[int]()
-        while stack:
-            node = stack.pop()
-            if id(node) not in seen and id(node) not in self.ev.replacement:
-                seen.add(id(node))
-                if isinstance(node, Map):
-                    if node.op == DIVIDE:
-                        return True
-                    stack.extend(node.operands)
-                elif isinstance(node, View):
-                    stack.append(node.source)
-        return False
-
-    @staticmethod
-    def _constants(nodes: Sequence[Node]) -> int:
-        """Counts the scalars that the values are made of, each of which takes a register."""
-        found: set[str] = set()
-        seen: set[int] = set()
-        stack = list(nodes)
-        while stack:
-            node = stack.pop()
-            if id(node) not in seen:
-                seen.add(id(node))
-                if isinstance(node, Splat):
-                    found.add(node.value.operand())
-                elif isinstance(node, Map):
-                    stack.extend(node.operands)
-                elif isinstance(node, View):
-                    stack.append(node.source)
-        return len(found)
-
-    @staticmethod
-    def _work(nodes: Sequence[Node]) -> int:
-        return sum(cost(node) for node in nodes)
+    def _pieces(
+        self, nodes: Sequence[Node], shape: tuple[int, ...], inner: int, n: int, bounds: Sequence[Bound], past: bool
+    ) -> list[Piece]:
+        """Returns the pieces in which rows are visited one after the other; none where they are not cut."""
+        if past or not self.ev.target.has_short_vectors or work(nodes) > PACKED_WORK:
+            return []
+        if not self._may_start_anywhere(nodes, shape, inner):
+            return []
+        return pieces_of_rows(self.ev, nodes, inner, shape[inner], n, bounds)
 
     def _is_long(self, nodes: Sequence[Node]) -> bool:
-        return self._work(nodes) > _LONG
+        return work(nodes) > _LONG
 
     def outer(self, stack: ExitStack, shape: tuple[int, ...], inner: int | Sequence[int],
               bounds: Sequence[Bound], nodes: Sequence[Node]) -> list[Coordinate | None]:  # fmt: skip
@@ -355,10 +320,10 @@ class LoopNests:
         with ExitStack() as stack:
             coordinates = self.outer(stack, shape, inner, bounds, nodes)
             n = rest = min(self.lanes(nodes, inner), shape[inner])
-            if 2 * n <= shape[inner] and self._divides(nodes) and not self._is_long(nodes) and self._may_alternate(nodes):
+            if 2 * n <= shape[inner] and divides(self.ev, nodes) and not self._is_long(nodes) and self._may_alternate(nodes):
                 n = 2 * n  # divisions of two vectors share a test; what fills up the last vector might fail it
-            packed = self._packed(nodes, n, stored) if not spilled and n * 4 <= shape[inner] else 1
-            n *= packed
+            together = packed(self.ev, nodes, n, stored) if not spilled and n * 4 <= shape[inner] else 1
+            n *= together
             spread(ev, nodes, tuple(coordinates), n)
 
             def body(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
@@ -374,7 +339,16 @@ class LoopNests:
                     body(coordinate, None, [])
             else:
                 first = ZERO if start is None else start(tuple(coordinates))
-                unroll = max(1, self.unroll(nodes, shape[inner] // n) // packed)
+                unroll = max(1, self.unroll(nodes, shape[inner] // n) // together)
+                if stored and start is None and not spilled and (pieces := self._pieces(nodes, shape, inner, n, bounds, whole)):
+
+                    def within(coordinate: Coordinate, mask: V | None, piece: Piece) -> None:
+                        here = tuple(coordinate if d == inner else c for d, c in enumerate(coordinates))
+                        with known_in(ev, piece, here, coordinate.loop):
+                            effect(here, mask)
+
+                    visit_pieces(ev, pieces, n, unroll, rest, within)
+                    return
                 once = unroll == 1 and not whole and self._is_long(nodes) and ev.target.has("avx512f")  # masks are free
                 vector_loop(ev, shape[inner], bounds, inner, n, unroll, body, (), first, beyond, once, rest)
             written = [memory for _, memory in spilled] + ([] if into is None else [into])

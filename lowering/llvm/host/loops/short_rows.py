@@ -22,6 +22,7 @@ from ...elementwise import from_memory, memory_element, memory_size, register_el
 from ...values import ConstantLanes, V, int_vector, integer, vector, zero
 from ..codes.fours import emitted
 from ..evaluate import Evaluator
+from ..masks.lane_masks import only_first_lane
 from ..memory.gathers import load_first
 from ..nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
 from ..scalars import is_constant, wrapped
@@ -34,7 +35,6 @@ from .coordinates import (
     reads_memory,
     stride_of,
 )
-from .lane_masks import only_first_lane
 from .vector_loop import vector_loop
 
 MAX_VECTORS = 12

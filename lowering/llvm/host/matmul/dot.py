@@ -19,7 +19,7 @@ from ...values import FALSE, TRUE, V, i64, integer, is_constant, is_integer
 from ..evaluate import Evaluator
 from ..loops.coordinates import Bound, memory_size_of
 from ..loops.loop_nests import LoopNests
-from ..loops.zero_limits import is_zero
+from ..masks.zero_limits import is_zero
 from ..nodes import Map, Node, Splat, Stored, view
 from ..reduce.combine import Combine
 from ..reduce.loops import reduce

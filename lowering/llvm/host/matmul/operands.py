@@ -11,7 +11,7 @@ from ...values import TRUE, V, i64, is_integer
 from ..evaluate import Evaluator
 from ..loops.coordinates import Bound, decompose_mask, reads_memory
 from ..loops.loop_nests import LoopNests
-from ..loops.zero_limits import is_kept, is_zero, zero_limits
+from ..masks.zero_limits import is_kept, is_zero, zero_limits
 from ..nodes import Affine, Load, Map, Node, Splat, Stored, View, view
 from ..scalars import ZERO
 from .decoding import Decoding

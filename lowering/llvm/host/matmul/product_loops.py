@@ -22,7 +22,7 @@ from ...syntax import attributes, element_name, is_tensor, shape_of
 from ...values import V
 from ..context import KernelContext
 from ..loops.coordinates import Bound, decompose_mask
-from ..loops.zero_limits import is_zero
+from ..masks.zero_limits import is_zero
 from ..memory.advance import Advance
 from ..nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
 from ..scalars import ZERO, is_constant

@@ -11,7 +11,7 @@ from ...syntax import attributes
 from ...values import integer, is_integer
 from ..context import KernelContext
 from ..loops.coordinates import Bound, decompose_mask, memory_size_of
-from ..loops.zero_limits import is_zero
+from ..masks.zero_limits import is_zero
 from ..memory.only_stores import only_store
 from ..nodes import Node, Pointers, Stored
 from ..scalars import is_constant

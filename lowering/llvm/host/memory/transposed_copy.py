@@ -108,8 +108,8 @@ class TransposedCopy:
         across, down = self._tile
         lines, columns = _each(f, first, stride, down), _each(f, to, ld, across)
         if self.size <= LANE:
-            each = self.width // self._padded
-            parts = [transposed(f, [self._piece(f, line) for line in lines[i : i + each]], across) for i in range(0, down, each)]
+            each, rows = self.width // self._padded, [self._piece(f, line) for line in lines]
+            parts = [transposed(f, rows[i : i + each], across) for i in range(0, down, each)]
             for pointer, values in zip(columns, zip(*parts, strict=True), strict=True):
                 for number, value in enumerate(values):
                     self._store(f, value, f.gep(pointer, number * self.width))

@@ -27,7 +27,9 @@ def bytes_of(nests: LoopNests, sources: Sequence[Node], combine: Combine) -> Nod
     if len(sources) != 1 or combine.kind != "arith.addi" or nests.ev.target.vector_bytes not in _INSTRUCTIONS:
         return None
     (source,) = sources
-    if not nests.ev.target.is_x86 or not isinstance(source, Map) or source.op != "arith.extui" or source.elem not in ("i32", "i64"):
+    if not nests.ev.target.is_x86 or not isinstance(source, Map):
+        return None
+    if source.op != "arith.extui" or source.elem not in ("i32", "i64"):
         return None
     narrow = source.operands[0]
     if narrow.elem not in ("i1", "i8") or nests.reused_values(sources, source.shape):
@@ -37,7 +39,8 @@ def bytes_of(nests: LoopNests, sources: Sequence[Node], combine: Combine) -> Nod
 
 def _lanes(nests: LoopNests, narrow: Node) -> int:
     """Returns how many bytes are added at once."""
-    return min(nests.ev.target.vector_bytes, _MOST_REGISTERS * nests.lanes([narrow], nests.inner_dim(narrow.shape)), narrow.shape[-1])
+    most = _MOST_REGISTERS * nests.lanes([narrow], nests.inner_dim(narrow.shape))
+    return min(nests.ev.target.vector_bytes, most, narrow.shape[-1])
 
 
 def sum_bytes(

@@ -19,7 +19,7 @@ from ..context import KernelContext
 from ..loops.coordinates import Bound, Coordinate, memory_size_of
 from ..loops.invariants import spread
 from ..loops.vector_loop import vector_loop
-from ..loops.zero_limits import drop, keep
+from ..masks.zero_limits import drop, keep
 from ..nodes import Load, Map, Node, Stored, View
 
 MIN_SAVED = 2

@@ -15,8 +15,8 @@ from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompos
 from ..loops.interleaved import MAX_COLUMNS, read_along
 from ..loops.invariants import spread
 from ..loops.loop_nests import LoopNests
-from ..loops.padding_values import limits_along, padding_value
 from ..loops.vector_loop import vector_loop
+from ..masks.padding_values import limits_along, padding_value
 from ..nodes import Load, Map, Node, Splat, Stored, cost, view
 from ..scalars import ZERO, is_constant
 from ..scratch.unwritten_lanes import clear_last, clear_unwritten
@@ -309,7 +309,7 @@ def _extreme(nests: LoopNests, accumulators: Sequence[V], kind: str) -> list[V]:
 
 
 def _flags(ev: Evaluator, lanes_: V) -> V:
-    """Returns the outcome of a comparison as a loop carries it: where registers hold no masks, LLVM would pack its lanes anew."""
+    """Returns the outcome of a comparison as a loop carries it: where registers hold no masks, LLVM would pack its lanes."""
     if ev.target.has("avx512f") or lanes(lanes_.type) == 1:
         return lanes_
     width = min(64, 8 * ev.target.vector_bytes // lanes(lanes_.type))
@@ -382,7 +382,7 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
                 acc = rows[0]
             else:
                 ev._loops += 1
-                ev._implied[ev._loops] = implied
+                ev.implied[ev._loops] = implied
                 loop = ev._loops
                 if starts is not None:
                     first, low = [f.splat(v, n) for v in starts], 0

@@ -8,8 +8,8 @@ from ... import values
 from ...elementwise import constant
 from ...values import ConstantFloat
 from ..evaluate import Evaluator
+from ..loops.coordinates import Bound, decompose_mask
 from ..nodes import Load, Map, Node, Splat, Stored, View
-from .coordinates import Bound, decompose_mask
 
 KEEP_ZEROS = ("arith.addf", "arith.subf", "arith.mulf", "arith.extf", "arith.truncf")
 """Operations on blocks that are zero where all operands are."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ....target import HostTarget
 from ...values import ConstantLanes, V, int_vector
+from ..loops.coordinates import Coordinates
 from ..nodes import Map
 from ..scalars import ZERO, Scalars, is_constant
-from .coordinates import Coordinates
 
 
 def lane_mask(s: Scalars, target: HostTarget, position: V, limit: V, n: int) -> V:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...elementwise import constant
 from ...values import FALSE, V, is_integer
+from ..loops.coordinates import Bound, decompose_mask
 from ..nodes import Load, Map, Node, Splat, View
-from .coordinates import Bound, decompose_mask
 
 Depends = Callable[[Node], frozenset[int]]
 

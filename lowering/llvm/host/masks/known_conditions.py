@@ -1,0 +1,45 @@
+"""Conditions of which the surrounding loops, or the code around a place, say whether they hold there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..loops.coordinates import Bound, Coordinates, conjuncts
+from ..nodes import Map, Node, View
+
+if TYPE_CHECKING:
+    from ..evaluate import Evaluator
+
+
+def always(ev: Evaluator, node: Node, coordinates: Coordinates) -> bool:
+    """Returns whether a condition holds wherever the surrounding loops go (except for lanes that they mask off)."""
+    if ev.assumed and ev.key_of(node, coordinates) in ev.assumed:
+        return True
+    match node:
+        case Map(op="arith.cmpi") if "bound" in node.attrs:
+            return _implies(ev, node.attrs["bound"], coordinates)
+        case Map(op="arith.andi"):
+            return all(always(ev, part, coordinates) for part in conjuncts(node))
+        case View():
+            return always(ev, node.source, ev.through(node, coordinates))
+    return False
+
+
+def never(ev: Evaluator, node: Node, coordinates: Coordinates) -> bool:
+    """Returns whether it is known that a condition holds nowhere."""
+    if not ev.denied or node.elem != "i1":
+        return False
+    if ev.key_of(node, coordinates) in ev.denied:
+        return True
+    match node:
+        case Map(op="arith.andi"):
+            return any(never(ev, part, coordinates) for part in conjuncts(node))
+        case View():
+            return never(ev, node.source, ev.through(node, coordinates))
+    return False
+
+
+def _implies(ev: Evaluator, bound: Bound, coordinates: Coordinates) -> bool:
+    """Returns whether the surrounding loops go no further than the bound."""
+    coordinate = coordinates[bound.dim]
+    return coordinate is not None and bound.limit.operand() in ev.implied.get(coordinate.loop, ())
