@@ -9,7 +9,7 @@ from ..evaluate import Evaluator
 from ..nodes import Map, Node, Splat, View, cost
 
 PACKED_WORK, MOST_PACKED = 16, 4
-"""The most instructions of values that are packed into shorter ones, or of which rows are cut, and the most registers of them."""
+"""The most instructions of values that are packed into shorter ones, or of which rows are cut, and the most registers."""
 
 
 def work(nodes: Sequence[Node]) -> int:

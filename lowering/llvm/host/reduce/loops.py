@@ -28,6 +28,8 @@ from .row_scans import RowScan
 
 UNROLLED = 16
 """The longest axis of a reduction across rows that is unrolled."""
+SETS, LONG_SUM = 4, 64
+"""Sets of sums, and the vectors from which on they take turns."""
 BESIDE = 4
 """Vectors that are reduced side by side where each row is picked by a position, or where they are short."""
 
@@ -250,28 +252,33 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
             # One instruction that ignores NaN, and a flag: that there were only numbers for maximumf, only NaN for maxnumf.
             return [larger(f, right[0], left[0], _EXTREMES[str(kind)] < 0), f.binary("and", left[1], right[1])]
 
-        def body(coordinate: Coordinate, mask: V | None, acc: list[V]) -> list[V]:
+        def body(coordinate: Coordinate, mask: V | None, carried: list[V]) -> list[V]:
             here = at(coordinate)
+            acc = carried[: len(carried) // taken]  # each set of sums in turn
             for node, memory in saved:
                 ev.write_scratch(memory, here, ev.at(node, here, mask))
             items = [f.splat(ev.at(source, here, mask), n) for source in sources]
             if extreme:
                 items.append(_flags(ev, f.fcmp("ord" if _propagates(kind) else "uno", items[0], items[0])))
             new = merge(acc, items)
-            return new if mask is None else [f.select(mask, a, b) for a, b in zip(new, acc, strict=True)]
+            if mask is not None:
+                new = [f.select(mask, a, b) for a, b in zip(new, acc, strict=True)]
+            return [*carried[len(acc) :], *new]
 
+        unroll, taken = _copies(nests, sources, shape[axis] // n, kind)
         if starts is not None:
             first = [f.splat(v, n) for v in starts]
             if extreme:
                 first = [constant(_EXTREMES[str(kind)], sources[0].elem, n)]
                 first.append(_flags(ev, const(True, vector("i1", n))))
-            copies = vector_loop(ev, shape[axis], bounds, axis, n, nests.unroll(sources, shape[axis] // n), body, first)
+            found = vector_loop(ev, shape[axis], bounds, axis, n, unroll, body, first * taken)
+            copies = [each[part : part + len(first)] for each in found for part in range(0, len(each), len(first))]
         else:  # no neutral element known: start from the first vector of the (unmasked) block
             here = at(Coordinate(ZERO, 0, n))
             for node, memory in saved:
                 ev.write_scratch(memory, here, ev.at(node, here))
             first = [f.splat(ev.at(source, here), n) for source in sources]
-            copies = [first]
+            copies, taken = [first], 1
             if shape[axis] > n:
                 with f.loop(n, shape[axis], n, first, at_least_once=True) as state, ev.scope():
                     state.next = body(Coordinate(state.index, 0, n), None, list(state.values))
@@ -306,6 +313,17 @@ def _extreme(nests: LoopNests, accumulators: Sequence[V], kind: str) -> list[V]:
     only = f.intrinsic("vector.reduce.and", [flags], "i1") if lanes(flags.type) > 1 else flags
     not_a_number = constant(float("nan"), best.type)
     return [f.select(only, best, not_a_number) if _propagates(kind) else f.select(only, not_a_number, best)]
+
+
+def _copies(nests: LoopNests, sources: Sequence[Node], vectors: int, kind: str | None) -> tuple[int, int]:
+    """Returns how many vectors an iteration takes, each with sums of its own, and how many sets of those take turns.
+
+    Where vectors are short, so are a register's sums, and each of them long: sums of floats then have as many sets, which take
+    no time, as keep the error of that of an AVX-512 processor.
+    """
+    short = nests.ev.target.has_short_vectors and len(sources) == 1 and kind in ("arith.addf", "arith.addi")
+    unroll = nests.unroll(sources, vectors, SETS * 2 if short and sum(cost(source) for source in sources) <= SETS else SETS)
+    return unroll, SETS if short and unroll == 1 and kind == "arith.addf" and vectors >= LONG_SUM else 1
 
 
 def _flags(ev: Evaluator, lanes_: V) -> V:
