@@ -85,8 +85,8 @@ class HostTarget:
 
     @property
     def compresses(self) -> bool:
-        """Whether it moves the chosen elements of a whole register side by side (`vpcompressd`)."""
-        return self.is_x86 and self.vector_bytes == 64 and self.has("avx512f")
+        """Whether it moves the chosen elements of a whole register side by side (`vpcompressd`, or `vpermd` by a table)."""
+        return self.is_x86 and self.has({64: "avx512f", 32: "avx2"}.get(self.vector_bytes, "no other"))
 
     @property
     def picks_lanes(self) -> bool:

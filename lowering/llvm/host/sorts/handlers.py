@@ -50,7 +50,7 @@ def lower_sort_lines(k: KernelContext, op: SortLinesOp) -> None:
     if k.launch is not None or elem not in ("i32", "i64"):
         raise UnsupportedError(f"host lowering: {op.name} of {elem} outside of the programs of a graph")
     lines, count = k.scalar(op.lines), k.scalar(op.count)
-    function = LinesInMemory(elem, k.ev.target.compresses)
+    function = LinesInMemory(elem, k.ev.target.vector_bytes, k.ev.target.compresses)
     k.f.call(k.f.module.provide(function), "void", [k.scalar(op.ptr), lines, count])
 
 
@@ -89,7 +89,8 @@ def _is_partitioned(k: KernelContext, elem: str, extent: int) -> bool:
 
 def _partition(k: KernelContext, line: V, elem: str, count: int) -> None:
     """Sorts the first `count` elements in place."""
-    k.f.call(k.f.module.provide(SortedLine(elem)), "void", [line, i64(count), i64(2 * count.bit_length())])
+    function = SortedLine(elem, k.ev.target.vector_bytes)
+    k.f.call(k.f.module.provide(function), "void", [line, i64(count), i64(2 * count.bit_length())])
 
 
 def _defer_line(k: KernelContext, op: Operation, node: Node, axis: int, count: int) -> bool:

@@ -15,7 +15,7 @@ from ...module import Module
 from ...values import FALSE, V, i64
 from ..memory.transposed_copy import TransposedCopy
 from .network import Rows, SortedLines
-from .quicksort import WIDTH, Part, SortedHeap, SortedLine
+from .quicksort import Part, SortedHeap, SortedLine
 
 MIN_ROWS = 8
 """Rows of the smallest network of lines beside each other."""
@@ -41,7 +41,7 @@ class LinesInMemory(_Lines):
 
     @property
     def name(self) -> str:
-        return f"jn_sort_{'lines' if self.partitions else 'heaps'}_in_memory_{self.elem}"
+        return f"jn_sort_{'lines' if self.partitions else 'heaps'}_in_memory_{self.elem}_{self.width}"
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
@@ -54,17 +54,17 @@ class LinesInMemory(_Lines):
             with f.loop(0, lines, self.lanes) as state:
                 at = f.gep(first, f.mul(state.index, count), self.elem)
                 left = f.smin(f.sub(lines, state.index), i64(self.lanes))
-                f.call(module.provide(_LinesBeside(self.elem)), "void", [at, left, count])
+                f.call(module.provide(_LinesBeside(self.elem, self.width)), "void", [at, left, count])
             f.branch(done)
             f.start(apart)
             f.module.declare("llvm.ctlz.i64", "i64", ["i64", "i1"])
             bits = f.sub(i64(64), f.call("llvm.ctlz.i64", "i64", [count, FALSE]))
             levels = f.add(bits, bits)
-            self._each(f, lambda line: f.call(module.provide(SortedLine(self.elem)), "void", [line, count, levels]))
+            self._each(f, lambda line: f.call(module.provide(SortedLine(self.elem, self.width)), "void", [line, count, levels]))
             f.branch(done)
             f.start(done)
         else:
-            self._each(f, lambda line: f.call(module.provide(SortedHeap(self.elem)), "void", [line, count]))
+            self._each(f, lambda line: f.call(module.provide(SortedHeap(self.elem, self.width)), "void", [line, count]))
         f.ret()
         module.add(f)
 
@@ -80,16 +80,16 @@ class _LinesBeside(_Lines):
 
     @property
     def name(self) -> str:
-        return f"jn_sort_lines_beside_{self.elem}"
+        return f"jn_sort_lines_beside_{self.elem}_{self.width}"
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         first, lines, count = f.params
         rows = f.alloca(self.elem, SHORT_LINE * self.lanes)
-        copy = module.provide(TransposedCopy(self.size, self.size, WIDTH, True, False))
+        copy = module.provide(TransposedCopy(self.size, self.size, self.width, True, False))
         line = f.mul(count, i64(self.size))
-        f.call(copy, "void", [first, line, rows, i64(WIDTH), lines, count])
-        network, done, size = Rows(self.elem, self.lanes, WIDTH), f.label("sorted"), MIN_ROWS
+        f.call(copy, "void", [first, line, rows, i64(self.width), lines, count])
+        network, done, size = Rows(self.elem, self.lanes, self.width), f.label("sorted"), MIN_ROWS
         while size <= SHORT_LINE:
             here, larger = f.label("here"), f.label("larger")
             if size < SHORT_LINE:
@@ -98,13 +98,13 @@ class _LinesBeside(_Lines):
                 f.branch(here)
             f.start(here)
             with f.loop(count, i64(size)) as state:
-                f.store(f.splat(self.largest, self.lanes), f.gep(rows, f.mul(state.index, i64(WIDTH))), WIDTH)
+                f.store(f.splat(self.largest, self.lanes), f.gep(rows, f.mul(state.index, i64(self.width))), self.width)
             f.call(module.provide(SortedLines(network, size)), "void", [rows])
             f.branch(done)
             if size < SHORT_LINE:
                 f.start(larger)
             size *= 2
         f.start(done)
-        f.call(copy, "void", [rows, i64(WIDTH), first, line, count, lines])
+        f.call(copy, "void", [rows, i64(self.width), first, line, count, lines])
         f.ret()
         module.add(f)

@@ -1,9 +1,10 @@
 """Sorts a long line in place by partitions of whole registers, down to lines that a network sorts.
 
 A partition compares a register with the pivot and compresses what is below it and what is not, as processors with AVX-512 do in
-an instruction each. It is that of Bramas, "A Novel Hybrid Quicksort Algorithm Vectorized using AVX-512 on Intel Skylake", 2017:
-the elements at both ends are put aside, which leaves room for whole registers to be written at either end, and of what is left
-those elements are read next on whose side there is less room.
+an instruction each; with AVX2 one permutation, from a table, puts what is below before what is not. It is that of Bramas, "A
+Novel Hybrid Quicksort Algorithm Vectorized using AVX-512 on Intel Skylake", 2017: the elements at both ends are put aside,
+which leaves room for whole registers to be written at either end, and of what is left those elements are read next on whose
+side there is less room.
 
     line   │ smaller │ room │ unread ……………………………… unread │ room │ others │
                       └─ smaller ones are written here        └─ and the others here
@@ -23,8 +24,8 @@ from ...values import V, const, i64, vector
 from ..memory.transposed_copy import TransposedCopy
 from .network import JoinedLanes, Rows, SortedLines, compare, merged_lanes
 
-WIDTH = 64
-"""Bytes of the registers."""
+WIDE = 64
+"""Bytes of registers that an instruction compresses, and of the samples for a pivot; others are permuted."""
 TOGETHER = 8
 """Registers that are read on the same side, one after the other."""
 LEAF = 512
@@ -39,9 +40,10 @@ MANY = 4096
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What the functions of a quicksort have in common: signed integers of type `elem`."""
+    """What the functions of a quicksort have in common: signed integers of type `elem`, and the bytes of a register."""
 
     elem: str
+    width: int
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -54,7 +56,7 @@ class Part:
 
     @property
     def lanes(self) -> int:
-        return WIDTH // self.size
+        return self.width // self.size
 
     @property
     def size(self) -> int:
@@ -73,6 +75,8 @@ class Part:
 
     def first(self, f: Function, count: V) -> V:
         """Returns the mask of the first lanes of a register. count: at most all of them."""
+        if self.width < WIDE:
+            return f.icmp("sgt", f.splat(f.cast("trunc", count, "i32"), self.lanes), f.iota(self.lanes, "i32"))
         bits = f.binary("sub", f.binary("shl", const(1, "i32"), f.cast("trunc", count, "i32")), const(1, "i32"))
         return f.cast("bitcast", f.cast("trunc", bits, f"i{self.lanes}"), vector("i1", self.lanes))
 
@@ -86,7 +90,7 @@ class SortedLine(Part):
 
     @property
     def name(self) -> str:
-        return f"jn_quicksort_{self.elem}"
+        return f"jn_quicksort_{self.elem}_{self.width}"
 
     @property
     def further(self) -> list[tuple[str, str]]:
@@ -127,20 +131,20 @@ class SortedLine(Part):
         f.cond_branch(f.icmp("sle", size, i64(LEAF)), short, long)
 
         f.start(short)
-        f.call(module.provide(_Leaf(self.elem)), "void", [start, size])
+        f.call(module.provide(_Leaf(self.elem, self.width)), "void", [start, size])
         f.branch(following)
 
         f.start(long)
         f.cond_branch(f.icmp("sle", left, i64(0)), heap, split)
         f.start(heap)
-        f.call(module.provide(SortedHeap(self.elem)), "void", [start, size])
+        f.call(module.provide(SortedHeap(self.elem, self.width)), "void", [start, size])
         f.branch(following)
 
         f.start(split)
-        found = f.call(module.provide(_Pivot(self.elem)), self.elem, [start, size])
+        found = f.call(module.provide(_Pivot(self.elem, self.width)), self.elem, [start, size])
         pivot = f.smax(found, f.add(least, const(1, self.elem)))
         below = f.sub(pivot, const(1, self.elem))
-        smaller = f.call(module.provide(Partition(self.elem)), "i64", [start, size, pivot])
+        smaller = f.call(module.provide(Partition(self.elem, self.width)), "i64", [start, size, pivot])
         fewer = f.sub(left, i64(1))
         is_none, is_all = f.icmp("eq", smaller, i64(0)), f.icmp("eq", smaller, size)
         f.cond_branch(f.binary("or", is_none, is_all), one, two)
@@ -206,7 +210,7 @@ class Partition(Part):
 
     @property
     def name(self) -> str:
-        return f"jn_partition_{self.elem}"
+        return f"jn_partition_{self.elem}_{self.width}"
 
     @property
     def further(self) -> list[tuple[str, str]]:
@@ -261,12 +265,15 @@ class Partition(Part):
             below, above = f.binary("and", below, inside), f.binary("and", above, inside)
         smaller = self._count(f, below)
         others = f.sub(i64(self.lanes), smaller) if inside is None else self._count(f, above)
-        target = f.gep(line, low, self.elem)
+        end, target = f.sub(high, others), f.gep(line, low, self.elem)
         if inside is None:
-            f.store(self._compressed(f, value, below), target, self.size)
+            first = self._compressed(f, value, below)
+            f.store(first, target, self.size)
+            if self.width < WIDE:  # a permutation: the others are its last lanes, and there is room before them
+                f.store(first, f.gep(line, f.sub(high, i64(self.lanes)), self.elem), self.size)
+                return f.add(low, smaller), end
         else:
             f.masked_store(self._compressed(f, value, below), target, self.first(f, smaller), self.size)
-        end = f.sub(high, others)
         f.masked_store(self._compressed(f, value, above), f.gep(line, end, self.elem), self.first(f, others), self.size)
         return f.add(low, smaller), end
 
@@ -275,8 +282,31 @@ class Partition(Part):
         return f.intrinsic("ctpop", [f.cast("zext", bits, "i64")])
 
     def _compressed(self, f: Function, value: V, mask: V) -> V:
+        """Returns the lanes of a mask, and after them others."""
+        if self.width < WIDE:
+            words = self.width // 4
+            number = f.cast("zext", f.cast("bitcast", mask, f"i{self.lanes}"), "i64")
+            row = f.gep(_permutations(f.module, self.lanes, words), f.mul(number, i64(words)))
+            picks = f.cast("zext", f.load(vector("i8", words), row, words), vector("i32", words))
+            moved = f.target_intrinsic("llvm.x86.avx2.permd", [f.cast("bitcast", value, picks.type), picks], picks.type)
+            return f.cast("bitcast", moved, self.type)
         name = f"llvm.x86.avx512.mask.compress.v{self.lanes}{self.elem}"
         return f.target_intrinsic(name, [value, value, mask], self.type)
+
+
+def _permutations(module: Module, lanes: int, words: int) -> V:
+    """Returns the table of the words of a register, a byte each, with the lanes of each mask first and then the others, both in
+    their order."""
+    name = f"jn_lanes_of_masks_{lanes}"
+    if name not in module.globals:
+        each = words // lanes
+        rows = []
+        for mask in range(1 << lanes):
+            order = sorted(range(lanes), key=lambda lane: not mask >> lane & 1)
+            rows += [lane * each + word for lane in order for word in range(each)]
+        text = "".join([f"\\{byte:02x}" for byte in rows])
+        module.globals[name] = f'@{name} = internal unnamed_addr constant [{len(rows)} x i8] c"{text}", align 64'
+    return V(f"@{name}", "ptr")
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,12 +315,13 @@ class _Pivot(Part):
 
     @property
     def name(self) -> str:
-        return f"jn_pivot_{self.elem}"
+        return f"jn_pivot_{self.elem}_{self.width}"
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         f = Function(module, self.name, self.parameters, self.elem, attributes="nounwind noinline", linkage=linkage)
         line, count = f.params
-        lanes = self.lanes
+        lanes = WIDE // self.size
+        type_ = vector(self.elem, lanes)
         distance = f.binary("udiv", count, i64(3 * lanes))
         few, many, found = f.label("few"), f.label("many"), f.label("found")
         offsets = f.binary("mul", f.splat(f.mul(distance, i64(3)), lanes), f.iota(lanes))
@@ -302,8 +333,8 @@ class _Pivot(Part):
             pointers = f.op(address, vector("ptr", lanes))
             mask = f.splat(const(1, "i1"), lanes)
             name = f"llvm.masked.gather.{kind}.v{lanes}p0"
-            f.module.declare(name, self.type, [pointers.type, "i32", mask.type, self.type])
-            return f.call(name, self.type, [pointers, const(self.size, "i32"), mask, f.splat(const(0, self.elem), lanes)])
+            f.module.declare(name, type_, [pointers.type, "i32", mask.type, type_])
+            return f.call(name, type_, [pointers, const(self.size, "i32"), mask, f.splat(const(0, self.elem), lanes)])
 
         middle = samples(1)
         f.cond_branch(f.icmp("slt", count, i64(MANY)), few, many)
@@ -315,7 +346,7 @@ class _Pivot(Part):
         f.start(few, dominated=True)
         f.branch(found)
         f.start(found)
-        value = f.phi(self.type, [(median, end), (middle, few)])
+        value = f.phi(type_, [(median, end), (middle, few)])
         width = 2
         while width <= lanes:
             value = merged_lanes(f, value, lanes, width)
@@ -330,7 +361,7 @@ class _Leaf(Part):
 
     @property
     def name(self) -> str:
-        return f"jn_sort_leaf_{self.elem}"
+        return f"jn_sort_leaf_{self.elem}_{self.width}"
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
@@ -345,15 +376,15 @@ class _Leaf(Part):
             inside = self.first(f, f.smax(f.smin(f.sub(count, state.index), i64(lanes)), i64(0)))
             source = f.gep(line, state.index, self.elem)
             value = f.masked_load(self.type, source, inside, f.splat(self.largest, lanes), self.size)
-            f.store(value, f.gep(block, state.index, self.elem), WIDTH)
+            f.store(value, f.gep(block, state.index, self.elem), self.width)
         f.cond_branch(is_small, small, large)
-        copy = module.provide(TransposedCopy(self.size, self.size, WIDTH, True, False))
+        copy = module.provide(TransposedCopy(self.size, self.size, self.width, True, False))
         for label, number in ((small, half // lanes), (large, LEAF // lanes)):
             f.start(label)
-            network = Rows(self.elem, lanes, WIDTH)
+            network = Rows(self.elem, lanes, self.width)
             for function in (SortedLines(network, number), JoinedLanes(network, number)):
                 f.call(module.provide(function), "void", [block])
-            f.call(copy, "void", [block, i64(WIDTH), turned, i64(number * self.size), i64(number), i64(lanes)])
+            f.call(copy, "void", [block, i64(self.width), turned, i64(number * self.size), i64(number), i64(lanes)])
             f.branch(sorted_)
         f.start(sorted_)
         with f.loop(0, count, lanes) as state:
@@ -369,7 +400,7 @@ class SortedHeap(Part):
 
     @property
     def name(self) -> str:
-        return f"jn_heapsort_{self.elem}"
+        return f"jn_heapsort_{self.elem}_{self.width}"
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)

@@ -25,11 +25,12 @@ def _linked(function: LinesInMemory) -> Any:
 
 
 @pytest.mark.parametrize("elem", ELEMENTS)
-@pytest.mark.parametrize("partitions", [False, True])
-def test_lines_are_in_order_and_nothing_else_is_touched(elem: str, partitions: bool) -> None:
-    if partitions and not host_target().compresses:
-        pytest.skip("no AVX-512")
-    function, dtype = LinesInMemory(elem, partitions), ELEMENTS[elem]
+@pytest.mark.parametrize(("width", "feature"), [(0, ""), (32, "avx2"), (64, "avx512f")])
+def test_lines_are_in_order_and_nothing_else_is_touched(elem: str, width: int, feature: str) -> None:
+    """width: bytes of registers in which lines are partitioned; 0: they are sorted as heaps."""
+    if feature and not host_target().has(feature):
+        pytest.skip(f"no {feature}")
+    function, dtype = LinesInMemory(elem, width, width > 0), ELEMENTS[elem]
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(_linked(function)[function.name])
     before = np.full(8, 77, dtype)
     rng = np.random.default_rng(0)

@@ -17,7 +17,10 @@ from joinery.runtime.native.linking import link
 
 from .....support.fenced_arrays import Fenced
 
-pytestmark = pytest.mark.skipif(not host_target().compresses, reason="no AVX-512")
+WIDTHS = [width for width, feature in ((64, "avx512f"), (32, "avx2")) if host_target().has(feature)]
+"""Bytes of registers: processors with AVX-512 run the functions for AVX2, too."""
+pytestmark = pytest.mark.skipif(not WIDTHS, reason="no AVX2")
+of_all_widths = pytest.mark.parametrize("width", WIDTHS)
 ELEMENTS = {"i32": np.int32, "i64": np.int64}
 LEVELS = 64
 
@@ -60,47 +63,52 @@ def lines(dtype: type[np.signedinteger[Any]], size: int, rng: np.random.Generato
     return {name: line.astype(dtype) for name, line in made.items()}
 
 
+@of_all_widths
 @pytest.mark.parametrize("elem", ELEMENTS)
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1000, 1023, 4095, 4096, 5001, 30_000])
-def test_lines_are_in_order(elem: str, size: int) -> None:
+def test_lines_are_in_order(elem: str, width: int, size: int) -> None:
     for name, line in lines(ELEMENTS[elem], size, np.random.default_rng(size)).items():
-        found, _ = call(SortedLine(elem), line, LEVELS)
+        found, _ = call(SortedLine(elem, width), line, LEVELS)
         assert np.array_equal(found, np.sort(line)), name
 
 
+@of_all_widths
 @pytest.mark.parametrize("elem", ELEMENTS)
 @pytest.mark.parametrize("size", [600, 1025])
-def test_one_pair_out_of_order_is_found(elem: str, size: int) -> None:
+def test_one_pair_out_of_order_is_found(elem: str, width: int, size: int) -> None:
     """Lines are looked through for elements that fall, a register at a time, of which the last one overlaps the one before."""
     for at in (0, 1, 6, 7, 8, 15, 16, 17, size // 2, size - 18, size - 17, size - 10, size - 9, size - 8, size - 3, size - 2):
         line = np.arange(size).astype(ELEMENTS[elem])
         line[[at, at + 1]] = line[[at + 1, at]]
-        found, _ = call(SortedLine(elem), line, LEVELS)
+        found, _ = call(SortedLine(elem, width), line, LEVELS)
         assert np.array_equal(found, np.arange(size)), at
 
 
+@of_all_widths
 @pytest.mark.parametrize("elem", ELEMENTS)
 @pytest.mark.parametrize("levels", [0, 1, 2, 5])
-def test_parts_with_too_many_partitions_behind_them_are_heaps(elem: str, levels: int) -> None:
+def test_parts_with_too_many_partitions_behind_them_are_heaps(elem: str, width: int, levels: int) -> None:
     for name, line in lines(ELEMENTS[elem], 9001, np.random.default_rng(levels)).items():
-        found, _ = call(SortedLine(elem), line, levels)
+        found, _ = call(SortedLine(elem, width), line, levels)
         assert np.array_equal(found, np.sort(line)), name
 
 
+@of_all_widths
 @pytest.mark.parametrize("elem", ELEMENTS)
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 100, 1001])
-def test_heaps_are_sorted(elem: str, size: int) -> None:
+def test_heaps_are_sorted(elem: str, width: int, size: int) -> None:
     for name, line in lines(ELEMENTS[elem], size, np.random.default_rng(size)).items():
-        found, _ = call(SortedHeap(elem), line)
+        found, _ = call(SortedHeap(elem, width), line)
         assert np.array_equal(found, np.sort(line)), name
 
 
+@of_all_widths
 @pytest.mark.parametrize("elem", ELEMENTS)
 @pytest.mark.parametrize("size", [384, 385, 399, 511, 512, 513, 700, 1023, 2000])
-def test_a_partition_divides_a_line(elem: str, size: int) -> None:
+def test_a_partition_divides_a_line(elem: str, width: int, size: int) -> None:
     for name, line in lines(ELEMENTS[elem], size, np.random.default_rng(size)).items():
         for pivot in {int(each) for each in np.quantile(line.astype(object), [0, 0.5, 1], method="lower")}:
-            found, smaller = call(Partition(elem), line, pivot)
+            found, smaller = call(Partition(elem, width), line, pivot)
             assert smaller == (line < pivot).sum(), name
             assert (found[:smaller] < pivot).all(), name
             assert (found[smaller:] >= pivot).all(), name
