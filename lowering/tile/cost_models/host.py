@@ -61,10 +61,14 @@ UNALIGNED_COLUMN = 512
 """Bytes of a column of a block where columns start within cache lines: both ends are stored apart from the rest."""
 SCORE_BLOCK = 128
 PRODUCT_COLUMNS, PRODUCT_DEPTH = 64, 512
+SHORT_VECTOR, LONG_DEPTH = 32, 1024
+"""Bytes of vectors whose micro-kernels have panels of a fourth of these columns, and the steps of a block then: sums are loaded
+and stored less often, and the first tile copies its panel."""
 PIECE_COLUMNS = 256
 """Columns of a block whose right operand comes from memory."""
-STREAMED_ROWS, STREAMED_BLOCK = 128, 1 << 17
-"""Rows up to which a product is about as long as reading its right operand from memory, and the most sums of a block of it."""
+STREAMED_ROWS, SHORT_STREAMED_ROWS, STREAMED_BLOCK = 128, 32, 1 << 17
+"""Rows up to which a product is about as long as reading its right operand from memory, fewer where vectors are short, and the
+most sums of a block of it."""
 STREAMED_STEPS, STREAMED_PIECE = (32, 128), 1 << 15
 """The fewest and the most steps of k of such a block, and the elements of the operand that it reads before the sums of another
 row: the sums of many columns leave the first-level cache, those of few are loaded and stored too often after few steps."""
@@ -336,10 +340,12 @@ def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple
         most = _tiles(nest, first, limits) if tiled else _product_rows(nest, first, limits, columns, panel is not None)
         blocks[first.m] = capped(rows_extent(nest, first), most)
     streamed = None if panel or len(products(nest)) > 1 else _streamed_block(nest, first, limits)
-    columns, depth = streamed or (PRODUCT_COLUMNS, PRODUCT_DEPTH)
-    if first.m is not None and panel is None and streamed is None and _comes_from_memory(nest, first, limits):
+    is_short = limits.vector_bytes <= SHORT_VECTOR
+    columns, depth = streamed or (PRODUCT_COLUMNS, LONG_DEPTH if is_short else PRODUCT_DEPTH)
+    is_plain = first.m is not None and panel is None and streamed is None
+    if is_plain and not is_short and _comes_from_memory(nest, first, limits):
         columns, depth = _long_pieces(nest, first, limits)
-    if first.m is not None and panel is None and streamed is None and _writes_more_than_it_sums(nest, first, limits):
+    if first.m is not None and is_plain and _writes_more_than_it_sums(nest, first, limits):
         most = MIN_PRODUCT_ROWS if _has_few_steps(nest, first) else SMALL_PRODUCT_ROWS
         columns, blocks[first.m] = WIDE_COLUMNS, min(blocks[first.m], most)
     if tiled:
@@ -403,7 +409,8 @@ def _streamed_block(nest: Nest, product: Product, limits: HostLimits) -> tuple[i
     another page each. The sums go through the second-level cache after few steps, or there are few of them.
     """
     rows, extent = rows_extent(nest, product), nest.axes[product.n].extent if product.n is not None else 1
-    if type(rows) is not int or rows > STREAMED_ROWS or not _is_read_in_rows(nest, product):
+    most = STREAMED_ROWS if limits.vector_bytes > SHORT_VECTOR else SHORT_STREAMED_ROWS
+    if type(rows) is not int or rows > most or not _is_read_in_rows(nest, product):
         return None
     right, depth = nest.body[nest.body[product.number].operands[1]], nest.axes[product.k].extent
     if type(extent) is not int:

@@ -405,7 +405,8 @@ class Dots:
         vectors = panel_vectors(self._widths(), rows, columns // n, ev.target.registers, right.decoding)
         packed: V | None = None
         if vectors:
-            near = is_constant(right.row) and 0 <= integer(right.row) <= NEAR_COLUMNS
+            nearest = vectors * n if ev.target.has_short_vectors else NEAR_COLUMNS
+            near = is_constant(right.row) and 0 <= integer(right.row) <= nearest
             least = Panel(element, n, vectors, unit, ev.target.registers, decoding=right.decoding).least_packed
             if (right.decoding is not None or not near) and rows >= least and (unit or adjacent):
                 packed = ev.scratch((depth, vectors * n), c.elem).pointer

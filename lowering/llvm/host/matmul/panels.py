@@ -26,8 +26,9 @@ FAR_BYTES = 2048
 every line is in another page. The last two panels of a wide block prefetch the first ones of the rows below, those of others
 what may be the next block."""
 
-PACK_ROWS = 24
-"""The rows of A from which on the first tile copies its panel of B to scratch for the others, if rows of B lie far apart."""
+PACK_ROWS, FEWER_PACK_ROWS = 24, 7
+"""The rows of A from which on the first tile copies its panel of B to scratch for the others, if rows of B lie far apart; with
+16 registers, whose panels are narrow and read in parts of cache lines, as soon as there is another tile."""
 
 UNROLL = 4
 """The steps of k per iteration of the micro-kernel's loop.
@@ -44,6 +45,11 @@ def tile_heights(registers: int, vectors: int) -> int:
     return {2: 6, 1: 6}[vectors]
 
 
+def pack_rows(registers: int) -> int:
+    """Returns the rows of A from which on a panel is copied by its first tile."""
+    return PACK_ROWS if registers >= 32 else FEWER_PACK_ROWS
+
+
 def panel_vectors(widths: Sequence[int], rows: int, most: int, registers: int, decoding: Decoding | None) -> int:
     """Returns the vectors of a panel, one of `widths` and at most so many; 0 where there are too few columns for one.
 
@@ -51,7 +57,7 @@ def panel_vectors(widths: Sequence[int], rows: int, most: int, registers: int, d
     apart from the second-level cache.
     """
     found = [width for width in widths if width <= most]
-    if decoding is not None or rows >= PACK_ROWS:
+    if decoding is not None or rows >= pack_rows(registers):
         found = found[:1]
     return min(found, key=lambda width: -(-rows // tile_heights(registers, width)), default=0)
 
@@ -115,7 +121,7 @@ class Panel:
     @property
     def least_packed(self) -> int:
         """The rows from which on a panel is copied to scratch: what is decoded, as soon as a second tile reads it."""
-        return PACK_ROWS if self.decoding is None else tile_heights(self.registers, self.vectors) + 1
+        return pack_rows(self.registers) if self.decoding is None else tile_heights(self.registers, self.vectors) + 1
 
     def rows_from(self, f: Function, a: V, ars: V, row: V) -> tuple[V, V]:
         """Returns A and the distance of its rows, or where their offsets lie, for the rows from `row` on."""
