@@ -22,7 +22,7 @@ from ..elementwise import (
 from ..ir import Function
 from ..masks.accesses import load_lanes
 from ..op_lines import NodeLines
-from ..values import FALSE, NULL, TRUE, V, i64, int_vector, is_integer, is_zero, lanes, vector, zero
+from ..values import FALSE, NULL, TRUE, V, i64, int_vector, integer, is_integer, is_zero, lanes, vector, zero
 from .codes.fours import emitted
 from .loops.coordinates import (
     ORIGIN,
@@ -301,7 +301,9 @@ class Evaluator:
                 continue
             position = self.s.add(coordinate.at, self.s.constant(coordinate.offset))
             if coordinate.lanes == 1:
-                conditions.append(self.f.icmp("slt", position, bound.limit))
+                is_known = is_constant(position) and is_constant(bound.limit)
+                if not is_known or integer(position) >= integer(bound.limit):
+                    conditions.append(self.f.icmp("slt", position, bound.limit))
             else:
                 conditions.append(self.lane_mask(position, bound.limit, coordinate.lanes))
         rest = [part for part in rest if not self.assumed or not always(self, part, coordinates)]

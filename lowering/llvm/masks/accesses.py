@@ -13,7 +13,7 @@ from typing import ClassVar
 from ....promotion.dataclass import dataclass
 from ..ir import Function
 from ..module import Module
-from ..values import TRUE, ConstantLanes, V, bits, element, i32, i64, lanes, vector, zero
+from ..values import TRUE, ConstantLanes, V, bits, element, i32, i64, lanes, number_of, vector, zero
 
 PAGE = 4096
 """The bytes of the smallest page of memory: what lies in it is mapped as a whole or not at all."""
@@ -25,7 +25,10 @@ def load_lanes(f: Function, type_: str, pointer: V, mask: V, align: int) -> V:
     """Loads the lanes of a mask; the others are 0 and their memory need not exist."""
     size = bits(element(type_)) // 8
     if not _is_emulated(f, type_, mask):
-        return f.masked_load(type_, pointer, mask, zero(type_), align)
+        known = known_lanes(mask) if _is_emulated(f, type_) else None
+        if known is None or not all(known):
+            return f.masked_load(type_, pointer, mask, zero(type_), align)
+        return f.load(type_, pointer, align)
     parts = []
     each = min(lanes(type_), REGISTER // size)
     name = f.module.provide(LoadLanes(each, size))
@@ -66,12 +69,18 @@ def gather_lanes(f: Function, type_: str, pointer: V, stride: V, mask: V) -> V:
     return f.load(type_, memory, min(64, n * size))
 
 
+def known_lanes(mask: V) -> tuple[bool, ...] | None:
+    """Returns which lanes of a mask are live, if that is known."""
+    number, printed = number_of(mask), mask.printed()
+    if number is not None:
+        return (bool(number),) * lanes(mask.type)
+    return tuple([bool(each) for each in printed.numbers]) if isinstance(printed, ConstantLanes) else None
+
+
 def _first_lanes(mask: V) -> int | None:
     """Returns how many lanes are live, if they are known and come first."""
-    if not isinstance(mask, ConstantLanes):
-        return None
-    live = sum(map(bool, mask.numbers))
-    return live if all(mask.numbers[:live]) else None
+    known = known_lanes(mask)
+    return None if known is None or not all(known[: sum(known)]) else sum(known)
 
 
 def _store_first(f: Function, value: V, pointer: V, live: int, align: int) -> None:
@@ -89,7 +98,7 @@ def _is_emulated(f: Function, type_: str, mask: V | None = None) -> bool:
     features, n = f.module.features, lanes(type_)
     if "sse2" not in features or "avx512bw" in features or element(type_) == "ptr" or bits(element(type_)) not in (8, 16):
         return False
-    return n >= 4 and n & (n - 1) == 0 and not isinstance(mask, ConstantLanes)
+    return n >= 4 and n & (n - 1) == 0 and (mask is None or known_lanes(mask) is None)
 
 
 def _number(f: Function, mask: V) -> V:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir import Function
-from ...masks.accesses import gather_lanes
+from ...masks.accesses import gather_lanes, known_lanes
 from ...module import Module
-from ...values import V, bits, element, i64, lanes, vector
+from ...values import V, bits, element, i64, lanes, vector, zero
 
 LANE = 16
 """Bytes within which shuffles are cheap."""
@@ -31,7 +31,10 @@ def load_in_pieces(f: Function, pointer: V, mask: V | None, type_: str, stride: 
     """Emits the vector `type_` of elements `stride` apart from a pointer on, zero where the mask is false."""
     item, n = element(type_), lanes(type_)
     size = bits(item) // 8
-    if mask is not None:
+    known = None if mask is None else known_lanes(mask)
+    if known is not None and not any(known):
+        return zero(type_)
+    if mask is not None and (known is None or not all(known)):
         return gather_lanes(f, type_, pointer, i64(stride), mask)
     each = min(n, LANE // size)
     starts = [number * each for number in range(stride - 1)] + [(stride - 1) * (each - 1)]

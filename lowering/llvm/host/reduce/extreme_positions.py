@@ -17,6 +17,7 @@ from ..loops.coordinates import Bound, Coordinate, Coordinates, decompose_mask
 from ..loops.invariants import spread
 from ..loops.loop_nests import LoopNests
 from ..loops.vector_loop import vector_loop
+from ..masks.carried_masks import all_hold, carried
 from ..nodes import Affine, Map, Node, Splat, Stored, cost
 from ..scalars import ZERO, is_constant
 from .combine import Combine
@@ -182,11 +183,11 @@ class _Search:
                 ordered = f.fcmp("ord", value, value)
                 if mask is not None:
                     ordered = f.select(mask, ordered, const(True, vector("i1", n)))
-                new.append(f.binary("and", state[2], ordered))
+                new.append(f.binary("and", state[2], carried(ev, ordered)))
             return new
 
         neutral, beyond = constant(self.extreme.neutral, self.elem, n), f.splat(self._beyond(), n)
-        first = [neutral, beyond, *([const(True, vector("i1", n))] if floats else [])]
+        first = [neutral, beyond, *([carried(ev, const(True, vector("i1", n)))] if floats else [])]
         unroll = nests.unroll([source], self.shape[self.axis] // n)
         copies = vector_loop(ev, self.shape[self.axis], bounds, self.axis, n, unroll, body, first)
         best = copies[0][0]
@@ -209,7 +210,7 @@ class _Search:
         flags = copies[0][2]
         for other in copies[1:]:
             flags = f.binary("and", flags, other[2])
-        only = f.intrinsic("vector.reduce.and", [flags], "i1") if n > 1 else flags
+        only = all_hold(ev, flags)
         return f.select(only, best, constant(math.nan, best.type)), f.select(only, position, self._beyond())
 
     def _first(self, source: Node, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], n: int, best: V) -> V:

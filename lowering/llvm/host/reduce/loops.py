@@ -8,14 +8,14 @@ from dataclasses import replace
 
 from .....promotion.dataclass import dataclass
 from ...elementwise import constant, identity, larger
-from ...ir import Function
-from ...values import TRUE, V, const, element, integer, is_float, is_integer, lanes, vector, zero
+from ...values import TRUE, V, const, integer, is_float, is_integer, lanes, vector
 from ..evaluate import Evaluator
 from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask, reads_memory
 from ..loops.interleaved import MAX_COLUMNS, read_along
 from ..loops.invariants import spread
 from ..loops.loop_nests import LoopNests
 from ..loops.vector_loop import vector_loop
+from ..masks.carried_masks import carried
 from ..masks.padding_values import limits_along, padding_value
 from ..nodes import Load, Map, Node, Splat, Stored, cost, view
 from ..scalars import ZERO, is_constant
@@ -23,6 +23,7 @@ from ..scratch.unwritten_lanes import clear_last, clear_unwritten
 from .byte_sums import bytes_of, sum_bytes
 from .combine import Combine
 from .extreme_positions import reduce_positions
+from .extremes import EXTREMES, IDEMPOTENT, all_joined, extreme_of, halves, joined, propagates
 from .flat import reduce_pairs
 from .row_scans import RowScan
 
@@ -132,20 +133,6 @@ def _is_read_along_rows(nests: LoopNests, sources: Sequence[Node], axis: int, bo
     return all(read_along(ev, source, 0, 1) is not None for source in sources)
 
 
-_EXTREMES = {
-    "arith.maximumf": float("-inf"), "arith.maxnumf": float("-inf"),
-    "arith.minimumf": float("inf"), "arith.minnumf": float("inf"),
-}  # fmt: skip
-"""The value that an extreme starts from: no number is beyond it."""
-_IDEMPOTENT = frozenset(
-    {*_EXTREMES, "arith.maxsi", "arith.minsi", "arith.maxui", "arith.minui", "arith.andi", "arith.ori"}
-)
-
-
-def _propagates(kind: str | None) -> bool:
-    return kind in ("arith.maximumf", "arith.minimumf")
-
-
 @dataclass(frozen=True, slots=True)
 class _Rest:
     """The value of a block from `limit` on along the reduced axis.
@@ -196,7 +183,7 @@ def _absorb(nests: LoopNests, total: V, rest: _Rest, size: int, at: Coordinates,
     n = lanes(total.type)
     value = f.splat(ev.at(rest.value, at), n)
     left = ev.s.sub(ev.s.constant(size), ev.s.max(ev.s.min(rest.limit, ev.s.constant(size)), ZERO))
-    if combine.kind in _IDEMPOTENT:
+    if combine.kind in IDEMPOTENT:
         some = f.icmp("sgt", left, ZERO)
         return f.select(some, combine.emit(ev, [total], [value])[0], total)
     neutral = f.splat(rest.neutral, n)
@@ -244,33 +231,33 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
         if rest is not None and not rest.is_neutral and not rest.is_zero:
             ev.at(rest.value, at(ORIGIN))  # a core computes it beside the loop, not after it
         kind = combine.kind
-        extreme = kind in _EXTREMES
+        extreme = kind in EXTREMES
 
         def merge(left: list[V], right: list[V]) -> list[V]:
             if not extreme:
                 return combine.emit(ev, left, right)
             # One instruction that ignores NaN, and a flag: that there were only numbers for maximumf, only NaN for maxnumf.
-            return [larger(f, right[0], left[0], _EXTREMES[str(kind)] < 0), f.binary("and", left[1], right[1])]
+            return [larger(f, right[0], left[0], EXTREMES[str(kind)] < 0), f.binary("and", left[1], right[1])]
 
-        def body(coordinate: Coordinate, mask: V | None, carried: list[V]) -> list[V]:
+        def body(coordinate: Coordinate, mask: V | None, state: list[V]) -> list[V]:
             here = at(coordinate)
-            acc = carried[: len(carried) // taken]  # each set of sums in turn
+            acc = state[: len(state) // taken]  # each set of sums in turn
             for node, memory in saved:
                 ev.write_scratch(memory, here, ev.at(node, here, mask))
             items = [f.splat(ev.at(source, here, mask), n) for source in sources]
             if extreme:
-                items.append(_flags(ev, f.fcmp("ord" if _propagates(kind) else "uno", items[0], items[0])))
+                items.append(carried(ev, f.fcmp("ord" if propagates(kind) else "uno", items[0], items[0])))
             new = merge(acc, items)
             if mask is not None:
                 new = [f.select(mask, a, b) for a, b in zip(new, acc, strict=True)]
-            return [*carried[len(acc) :], *new]
+            return [*state[len(acc) :], *new]
 
         unroll, taken = _copies(nests, sources, shape[axis] // n, kind)
         if starts is not None:
             first = [f.splat(v, n) for v in starts]
             if extreme:
-                first = [constant(_EXTREMES[str(kind)], sources[0].elem, n)]
-                first.append(_flags(ev, const(True, vector("i1", n))))
+                first = [constant(EXTREMES[str(kind)], sources[0].elem, n)]
+                first.append(carried(ev, const(True, vector("i1", n))))
             found = vector_loop(ev, shape[axis], bounds, axis, n, unroll, body, first * taken)
             copies = [each[part : part + len(first)] for each in found for part in range(0, len(each), len(first))]
         else:  # no neutral element known: start from the first vector of the (unmasked) block
@@ -287,7 +274,7 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
         while len(copies) > 1:
             pairs = [merge(a, b) for a, b in zip(copies[::2], copies[1::2], strict=False)]
             copies = pairs + copies[len(pairs) * 2 :]
-        result = _extreme(nests, copies[0], str(kind)) if extreme else _across_lanes(nests, copies[0], combine)
+        result = extreme_of(nests, copies[0], str(kind)) if extreme else _across_lanes(nests, copies[0], combine)
         if rest is not None:
             result = [_absorb(nests, result[0], rest, shape[axis], at(ORIGIN), combine)]
         for memory, value in zip(memories, result, strict=False):
@@ -298,56 +285,13 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
     return result
 
 
-def _extreme(nests: LoopNests, accumulators: Sequence[V], kind: str) -> list[V]:
-    """Returns the extreme of all lanes, given their extreme numbers, none of them NaN, and flags.
-
-    A flag is set in lanes that met only numbers, or only NaN (`maxnumf`).
-    """
-    f = nests.ev.f
-    best, flags = accumulators
-    while (n := lanes(best.type)) > 1:
-        low, high = _halves(f, best, n // 2)
-        best = larger(f, low, high, _EXTREMES[kind] < 0)
-    if element(flags.type) != "i1":
-        flags = f.icmp("ne", flags, zero(flags.type))
-    only = f.intrinsic("vector.reduce.and", [flags], "i1") if lanes(flags.type) > 1 else flags
-    not_a_number = constant(float("nan"), best.type)
-    return [f.select(only, best, not_a_number) if _propagates(kind) else f.select(only, not_a_number, best)]
-
-
-def _copies(nests: LoopNests, sources: Sequence[Node], vectors: int, kind: str | None) -> tuple[int, int]:
-    """Returns how many vectors an iteration takes, each with sums of its own, and how many sets of those take turns.
-
-    Where vectors are short, so are a register's sums, and each of them long: sums of floats then have as many sets, which take
-    no time, as keep the error of that of an AVX-512 processor.
-    """
-    short = nests.ev.target.has_short_vectors and len(sources) == 1 and kind in ("arith.addf", "arith.addi")
-    unroll = nests.unroll(sources, vectors, SETS * 2 if short and sum(cost(source) for source in sources) <= SETS else SETS)
-    return unroll, SETS if short and unroll == 1 and kind == "arith.addf" and vectors >= LONG_SUM else 1
-
-
-def _flags(ev: Evaluator, lanes_: V) -> V:
-    """Returns the outcome of a comparison as a loop carries it: where registers hold no masks, LLVM would pack its lanes."""
-    if ev.target.has("avx512f") or lanes(lanes_.type) == 1:
-        return lanes_
-    width = min(64, 8 * ev.target.vector_bytes // lanes(lanes_.type))
-    return ev.f.cast("sext", lanes_, vector(f"i{width}", lanes(lanes_.type)))
-
-
-def _halves(f: Function, value: V, half: int) -> tuple[V, V]:
-    """Returns the lower and the upper lanes of a vector of 2 · `half`."""
-    if half == 1:
-        return f.extract(value, 0), f.extract(value, 1)
-    return f.shuffle(value, value, range(half)), f.shuffle(value, value, range(half, 2 * half))
-
-
 def _across_lanes(nests: LoopNests, values: list[V], combine: Combine) -> list[V]:
     f = nests.ev.f
     n = max(lanes(v.type) for v in values)
     values = [f.splat(v, n) for v in values]
     while n > 1:
         n //= 2
-        halves = [_halves(f, v, n) for v in values]
+        halves = [halves(f, v, n) for v in values]
         values = combine.emit(nests.ev, [low for low, _ in halves], [high for _, high in halves])
     return values
 
@@ -394,10 +338,7 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
                 if starts is not None and steps == 0:
                     acc = [f.splat(v, n) for v in starts]
                 rows = [acc] + [items(Coordinate(ev.s.constant(r))) for r in range(1, steps)]
-                while len(rows) > 1:
-                    pairs = [_joined(nests, combine, a, b) for a, b in zip(rows[::2], rows[1::2], strict=False)]
-                    rows = pairs + rows[len(pairs) * 2 :]
-                acc = rows[0]
+                acc = all_joined(nests, combine, rows)
             else:
                 ev._loops += 1
                 ev.implied[ev._loops] = implied
@@ -408,7 +349,7 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
                     first, low = items(Coordinate(ZERO, 0, 1, loop)), 1
                 with f.loop(low, count, 1, first) as state, ev.scope():
                     position = Coordinate(state.index, 0, 1, loop)
-                    state.next = _joined(nests, combine, list(state.values), items(position))
+                    state.next = joined(nests, combine, list(state.values), items(position))
                 acc = list(state.results)
             if rest is not None:
                 here = tuple(coordinate if d == inner else ORIGIN if d == axis else c for d, c in enumerate(outer))
@@ -444,15 +385,6 @@ def _beside(ev: Evaluator, sources: Sequence[Node], axis: int, inner: int, stati
     if static or not ev.target.has_short_vectors or len(sources) > 1:
         return 1
     return BESIDE if work <= 4 else BESIDE // 2 if work <= 8 else 1
-
-
-def _joined(nests: LoopNests, combine: Combine, left: list[V], right: list[V]) -> list[V]:
-    """Combines both by the region; the largest of zeros of both signs, which a reduction leaves open, is either."""
-    if combine.kind not in _EXTREMES:
-        return combine.emit(nests.ev, left, right)
-    f, (a,), (b,) = nests.ev.f, left, right
-    kept, other = (a, a) if _propagates(combine.kind) else (b, a)  # where that is NaN, the other operand
-    return [f.select(f.fcmp("uno", kept, kept), other, larger(f, a, b, _EXTREMES[combine.kind] < 0))]
 
 
 _LONG_SCAN, _TOGETHER = 32, 8
