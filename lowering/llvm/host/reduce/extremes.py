@@ -48,17 +48,6 @@ def extreme_of(nests: LoopNests, accumulators: Sequence[V], kind: str) -> list[V
     return [f.select(only, best, not_a_number) if propagates(kind) else f.select(only, not_a_number, best)]
 
 
-def _copies(nests: LoopNests, sources: Sequence[Node], vectors: int, kind: str | None) -> tuple[int, int]:
-    """Returns how many vectors an iteration takes, each with sums of its own, and how many sets of those take turns.
-
-    Where vectors are short, so are a register's sums, and each of them long: sums of floats then have as many sets, which take
-    no time, as keep the error of that of an AVX-512 processor.
-    """
-    short = nests.ev.target.has_short_vectors and len(sources) == 1 and kind in ("arith.addf", "arith.addi")
-    unroll = nests.unroll(sources, vectors, SETS * 2 if short and sum(cost(source) for source in sources) <= SETS else SETS)
-    return unroll, SETS if short and unroll == 1 and kind == "arith.addf" and vectors >= LONG_SUM else 1
-
-
 def halves(f: Function, value: V, half: int) -> tuple[V, V]:
     """Returns the lower and the upper lanes of a vector of 2 · `half`."""
     if half == 1:
