@@ -302,8 +302,8 @@ def _across_lanes(nests: LoopNests, values: list[V], combine: Combine) -> list[V
     values = [f.splat(v, n) for v in values]
     while n > 1:
         n //= 2
-        halves = [halves(f, v, n) for v in values]
-        values = combine.emit(nests.ev, [low for low, _ in halves], [high for _, high in halves])
+        pairs = [halves(f, v, n) for v in values]
+        values = combine.emit(nests.ev, [low for low, _ in pairs], [high for _, high in pairs])
     return values
 
 
