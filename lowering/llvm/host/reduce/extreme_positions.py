@@ -6,13 +6,14 @@ Lines with a NaN, and those in which nothing beats the neutral value, are looked
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from .....promotion.dataclass import dataclass
 from ...elementwise import constant
-from ...values import V, const, is_float, lanes, vector
+from ...values import V, const, i64, is_float, lanes, vector
 from ..loops.coordinates import Bound, Coordinate, Coordinates, decompose_mask
 from ..loops.invariants import spread
 from ..loops.loop_nests import LoopNests
@@ -22,6 +23,8 @@ from ..nodes import Affine, Map, Node, Splat, Stored, cost
 from ..scalars import ZERO, is_constant
 from .combine import Combine
 
+SEARCHED = 4
+"""Vectors that are looked at before a branch."""
 PAST_END = 2**63 - 1
 """The position of what a mask leaves out: after all others."""
 _FLOATS = (
@@ -178,16 +181,19 @@ class _Search:
             beats = self._beats(value, state[0])
             if mask is not None:
                 beats = f.binary("and", beats, mask)
-            new = [f.select(beats, value, state[0]), f.select(beats, f.splat(self._start(coordinate), n), state[1])]
+            new = [f.select(beats, value, state[0])]
+            if not apart:
+                new.append(f.select(beats, f.splat(self._start(coordinate), n), state[1]))
             if floats:
                 ordered = f.fcmp("ord", value, value)
                 if mask is not None:
                     ordered = f.select(mask, ordered, const(True, vector("i1", n)))
-                new.append(f.binary("and", state[2], carried(ev, ordered)))
+                new.append(f.binary("and", state[-1], carried(ev, ordered)))
             return new
 
+        apart = self._is_searched_apart(n)
         neutral, beyond = constant(self.extreme.neutral, self.elem, n), f.splat(self._beyond(), n)
-        first = [neutral, beyond, *([carried(ev, const(True, vector("i1", n)))] if floats else [])]
+        first = [neutral, *([] if apart else [beyond]), *([carried(ev, const(True, vector("i1", n)))] if floats else [])]
         unroll = nests.unroll([source], self.shape[self.axis] // n)
         copies = vector_loop(ev, self.shape[self.axis], bounds, self.axis, n, unroll, body, first)
         best = copies[0][0]
@@ -200,18 +206,55 @@ class _Search:
             best = f.select(self._beats(low, high), low, high)
         target, ramp = f.splat(best, n), f.iota(n, self.index)
         found = beyond
-        for value, start, *_ in copies:  # what nothing was beyond began nowhere
+        for value, start, *_ in [] if apart else copies:  # what nothing was beyond began nowhere
             same = f.fcmp("oeq", value, target) if floats else f.icmp("eq", value, target)
             some = f.binary("and", same, f.icmp("ne", start, beyond))
             found = f.select(some, f.smin(found, f.add(start, ramp)), found)
-        position = f.intrinsic("vector.reduce.smin", [found], self.index) if n > 1 else found
+        position = self._beyond() if apart else f.intrinsic("vector.reduce.smin", [found], self.index) if n > 1 else found
         if not floats:
             return best, position
-        flags = copies[0][2]
+        flags = copies[0][-1]
         for other in copies[1:]:
-            flags = f.binary("and", flags, other[2])
+            flags = f.binary("and", flags, other[-1])
         only = all_hold(ev, flags)
         return f.select(only, best, constant(math.nan, best.type)), f.select(only, position, self._beyond())
+
+    def _is_searched_apart(self, n: int) -> bool:
+        """Whether lanes keep no positions: where vectors are short, looking for the extreme afterwards takes less time."""
+        return self.ev.target.has_short_vectors and n > 1
+
+    def _vector_of(
+        self, source: Node, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], n: int, target: V
+    ) -> V:
+        """Emits a search for some vectors of a line, one of whose elements is its extreme, or NaN; returns where they begin, or
+        the rest of the line that has not so many."""
+        ev, f, s = self.ev, self.f, self.ev.s
+        count, implied = ev.extent(self.shape[self.axis], bounds, self.axis)
+        step, loop = SEARCHED * n, ev.open_loop(implied)
+        head, look, following, done = (f.label(name) for name in ("search", "look", "following", "found"))
+        before = f.block
+        f.branch(head)
+        f.start(head)
+        here, further = V(f.fresh("c"), "i64"), V(f.fresh("c"), "i64")
+        f.emit(f"{here.operand()} = phi i64 [ 0, %{before} ], [ {further.operand()}, %{following} ]")
+        f.cond_branch(f.icmp("sle", f.add(here, i64(step)), count), look, done)
+        f.start(look)
+        with ev.scope():
+            places = [at(Coordinate(here, i * n, n, loop)) for i in range(SEARCHED)]
+            found = [self._is_extreme(f.splat(ev.at(source, place), n), target) for place in places]
+        some = functools.reduce(lambda a, b: f.binary("or", a, b), found)
+        f.cond_branch(f.intrinsic("vector.reduce.or", [some], "i1"), done, following)
+        f.start(following)
+        f.emit(f"{further.operand()} = add i64 {here.operand()}, {step}")
+        f.branch(head)
+        f.start(done)
+        return s.min(here, count)
+
+    def _is_extreme(self, value: V, target: V) -> V:
+        """Returns the lanes that are the extreme of a line, or NaN."""
+        if not is_float(value.type):
+            return self.f.icmp("eq", value, target)
+        return self.f.binary("or", self.f.fcmp("oeq", value, target), self.f.fcmp("uno", value, value))
 
     def _first(self, source: Node, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], n: int, best: V) -> V:
         """Returns where along a line its extreme is first; beyond all positions where no element is."""
@@ -220,17 +263,24 @@ class _Search:
 
         def body(coordinate: Coordinate, mask: V | None, state: list[V]) -> list[V]:
             value = f.splat(ev.at(source, at(coordinate), mask), n)
-            if is_float(best.type):
-                same = f.binary("or", f.fcmp("oeq", value, target), f.fcmp("uno", value, value))
-            else:
-                same = f.icmp("eq", value, target)
+            same = self._is_extreme(value, target)
             if mask is not None:
                 same = f.binary("and", same, mask)
             number = f.add(f.splat(self._start(coordinate), n), ramp)
             return [f.select(same, f.smin(state[0], number), state[0])]
 
-        unroll = nests.unroll([source], self.shape[self.axis] // n)
-        copies = vector_loop(ev, self.shape[self.axis], bounds, self.axis, n, unroll, body, [f.splat(self._beyond(), n)])
+        beyond = [f.splat(self._beyond(), n)]
+        if self._is_searched_apart(n):
+            count, implied = ev.extent(self.shape[self.axis], bounds, self.axis)
+            begin, loop = self._vector_of(source, at, bounds, n, target), ev.open_loop(implied)
+            end = ev.s.min(ev.s.add(begin, ev.s.constant(SEARCHED * n)), count)
+            with f.loop(begin, end, n, beyond) as state, ev.scope():
+                mask = ev.lane_mask(state.index, end, n)
+                state.next = body(Coordinate(state.index, 0, n, loop), mask, list(state.values))
+            copies = [list(state.results)]
+        else:
+            unroll = nests.unroll([source], self.shape[self.axis] // n)
+            copies = vector_loop(ev, self.shape[self.axis], bounds, self.axis, n, unroll, body, beyond)
         found = copies[0][0]
         for other in copies[1:]:
             found = f.smin(found, other[0])
