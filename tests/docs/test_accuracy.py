@@ -84,7 +84,11 @@ def test_no_operand_has_a_larger_error(dtype: str, target: str) -> None:
             worst = accuracy["errors"](found, function.wide(wide), jn.DType(dtype), function.has_denormals).max()
             allowed = RECORDS[name][dtype][target]
             # a sample does not have the worst of all values, but nearly
-            assert worst <= allowed["ulp"] * (1.25 if allowed["tried"] < 1 << 16 or dtype == "float32" else 1) + SLACK, name
+            bound = allowed["ulp"] * (1.25 if allowed["tried"] < 1 << 16 or dtype == "float32" else 1) + SLACK
+            row = OPS.get(name.split()[0])
+            if target == "cpu" and row is not None and not host_target().features >= avx512.FEATURES:
+                bound = max(bound, row.ulp)  # hosts with AVX-512 are what is recorded; others compute some functions otherwise
+            assert worst <= bound, name
 
 
 def test_the_measure_sees_an_error() -> None:

@@ -409,8 +409,10 @@ class LoopNests:
                     self._guarded(guard, lambda: f.store(data, pointer, size))
                 elif guard is None:
                     known = CACHE_LINE if to_lines else ev.s.multiple(ev.row_pointer(pointers, here, dim))
+                    is_line = n * size >= CACHE_LINE or ev.target.has_short_vectors  # two of those, one after the other, are
+                    in_whole_lines = to_lines or (is_line and known % CACHE_LINE == 0)
                     known = math.gcd(CACHE_LINE, n * size, known)
-                    goes_past = past and known >= _SHORTEST and (to_lines or known == CACHE_LINE or in_lines)
+                    goes_past = past and known >= _SHORTEST and (in_whole_lines or in_lines)
                     f.store(data, pointer, known if goes_past else size, nontemporal=goes_past)
                 elif only_first_lane(tail):
                     # LLVM 22 writes four bytes for a truncated 16-bit vector under a constant mask of one lane

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from ....support.code_weights import code_weights
 from ....support.onnx_export.agreement import by_onnxruntime, exported
 from ....support.onnx_export.structure import structure
 
@@ -169,9 +170,8 @@ CODED = {
 @pytest.mark.parametrize("case", CODED)
 def test_convolutions_of_codes_are_the_node_that_they_were(case: str, size: Any) -> None:
     code, shape, group = CODED[case]
-    info = np.iinfo(code)
     arrays = {
-        "xs": np.float32(0.05), "xz": np.uint8(120), "w": RNG.integers(info.min, info.max, shape).astype(code),
+        "xs": np.float32(0.05), "xz": np.uint8(120), "w": code_weights(RNG, code, *shape),
         "wz": np.zeros(shape[0], np.int8) if code is np.int8 else np.uint8(127),
         "ws": np.linspace(0.01, 0.02, shape[0], dtype=np.float32), "ys": np.float32(0.3), "yz": np.uint8(130),
         "b": RNG.integers(-900, 900, shape[0]).astype(np.int32),

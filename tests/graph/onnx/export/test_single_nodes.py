@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from onnx import ValueInfoProto, helper, numpy_helper
 
+from ....support.code_weights import code_weights
 from ....support.onnx_export.agreement import exported
 from ....support.onnx_export.single import agrees, built, floats, imported
 
@@ -36,7 +37,7 @@ def test_products_of_codes_that_become_codes(a: str, b: str, is_one: bool) -> No
         zero = codes(b, 5) if columns else np.full(shape, 3, b)
         known = (2, 3, 4, 5, 7) if runtime else (1, 2, 3, 4, 5, 6, 7)
         inputs = [
-            codes(a, 3, 6), np.full(shape, 0.05, np.float32), np.full(shape, 7, a), codes(b, 6, 5), scale, zero,
+            codes(a, 3, 6), np.full(shape, 0.05, np.float32), np.full(shape, 7, a), code_weights(RNG, b, 6, 5), scale, zero,
             np.full(shape, 0.3, np.float32), np.full(shape, 2, a),
         ]  # fmt: skip
         graph, arrays = imported("QLinearMatMul", inputs, known, {0: ["n", 6]})

@@ -9,6 +9,7 @@ import joinery as jn
 import numpy as np
 import pytest
 
+from .....support.code_weights import code_weights
 from .....support.onnx_texts import model, serves
 from .....support.tiers import pairs
 
@@ -60,7 +61,7 @@ def test_attention_of_codes(kind: str) -> None:
     mask = mask_of(kind, 2)
     body = "y = com.microsoft.QAttention<num_heads=2>(x, w, b, s, t, m, z, o)"
     made = model(
-        f"(uint8[b, s, 8] x, {declared(mask, 'names')}) => (float y)", body, w=RNG.integers(-99, 99, (8, 24), np.int8),
+        f"(uint8[b, s, 8] x, {declared(mask, 'names')}) => (float y)", body, w=code_weights(RNG, np.int8, 8, 24),
         b=floats(24), s=np.float32(0.02), t=np.float32(0.01), z=np.uint8(120), o=np.int8(3),
     )  # fmt: skip
     serves(made, {"x": RNG.integers(0, 255, (2, LENGTH, 8), np.uint8), "m": mask}, tolerance=2e-4)
@@ -143,7 +144,7 @@ def test_padding_before_the_keys_of_several_heads(kind: str, filler: str, biased
 def test_padding_before_the_keys_of_codes() -> None:
     body = "y = com.microsoft.QAttention<num_heads=2, unidirectional=1>(x, w, b, s, t, m, z, o)"
     made = model(
-        f"(uint8[b, s, 8] x, {declared(BACK['keys'], 'names')}) => (float y)", body, w=RNG.integers(-99, 99, (8, 24), np.int8),
+        f"(uint8[b, s, 8] x, {declared(BACK['keys'], 'names')}) => (float y)", body, w=code_weights(RNG, np.int8, 8, 24),
         b=floats(24), s=np.float32(0.02), t=np.float32(0.01), z=np.uint8(120), o=np.int8(3),
     )  # fmt: skip
     serves(made, {"x": RNG.integers(0, 255, (2, LENGTH, 8), np.uint8), "m": BACK["keys"]}, tolerance=2e-3)

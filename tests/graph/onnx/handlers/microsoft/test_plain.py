@@ -9,6 +9,7 @@ import joinery as jn
 import numpy as np
 import pytest
 
+from .....support.code_weights import code_weights
 from .....support.onnx_texts import agrees, model
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="onnxruntime is not installed")
@@ -108,7 +109,7 @@ def test_rows_of_packed_codes(bits: int, zeros: bool) -> None:
 def test_attention_of_codes(unidirectional: int, mask: bool) -> None:
     attributes = f"num_heads=2, unidirectional={unidirectional}"
     body = f"y = com.microsoft.QAttention<{attributes}>(x, w, b, s, t, {'m' if mask else ''}, z, o)"
-    arrays = {"w": codes(8, 24, dtype=np.int8), "b": floats(24), "s": np.float32(0.02), "t": np.float32(0.01)}
+    arrays = {"w": code_weights(RNG, np.int8, 8, 24), "b": floats(24), "s": np.float32(0.02), "t": np.float32(0.01)}
     signature = f"(uint8[n, k, 8] x{', int32[n, k] m' if mask else ''}) => (float[n, k, 8] y)"
     given = {"m": np.int32([[1, 1, 0], [1, 1, 1]])} if mask else {}
     agrees(model(signature, body, **arrays, z=np.uint8(120), o=np.int8(3)), {"x": codes(2, 3, 8), **given}, tolerance=1e-4)

@@ -10,6 +10,7 @@ import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
+from joinery.lowering.llvm.compile import host_target
 
 from .....support.kernels.deep_blocks import Text, block
 from .....support.tiers import each
@@ -255,7 +256,8 @@ def test_what_is_kept_on_the_way(agree) -> None:
     t.store(t.map("arith.subf", dear, t.trans(t.trans(dear, (1, 0, 3, 2)), (1, 0, 3, 2))))
     agree(t.text(), 1, numbers("f32", 64), numbers("f32", 64), outputs("f32", 64), 0)
     calls = [line for line in jn.kernel.from_ttir(t.text()).llvm_ir().splitlines() if " call " in line and "llvm.sqrt" in line]
-    assert len(calls) <= 5  # for two vectors where there is a reduction on the way, for one where there is none
+    # for two vectors where there is a reduction on the way, for one where there is none, or as many as are stored together
+    assert len(calls) <= (6 if host_target().has_short_vectors else 5)
 
 
 def test_pairs_of_values_and_places(agree) -> None:
@@ -344,4 +346,4 @@ def test_a_deep_nest_is_one_loop(shape) -> None:
     x = t.load("%x", shape)
     t.store(t.map("arith.addf", x, t.partner(x, 1, "arith.maxnumf")))
     assert loops(t.text()) <= 5  # programs, reading, reducing, writing twice
-    assert loops(carried(shape, 0)) <= 9
+    assert loops(carried(shape, 0)) <= (10 if host_target().has_short_vectors else 9)  # what is left of two vectors, too
