@@ -41,6 +41,8 @@ def is_table(dtype: DType, count: int, has_short_positions: bool, table_elements
     bytes of the longest table.
     """
     size = register_bytes(dtype)
+    if not has_short_positions and size == 1 and not table_elements(2):
+        return False  # AVX2, whose selections take bytes alone: few positions would take as long as a register of them
     most = table_elements(size) if has_short_positions else min(table_elements(size), WIDE_POSITIONS // size)
     return 1 < count <= most
 
@@ -95,6 +97,8 @@ class HostTarget:
 
     def table_elements(self, size: int) -> int:
         """Returns the elements of `size` bytes of the longest table that registers hold; 0 where none picks them."""
+        if self.is_x86 and self.vector_bytes == 32 and self.has("avx2"):
+            return {1: 256, 4: 32}.get(size, 0)
         if not self.is_x86 or self.vector_bytes != 64:
             return 0
         most = {1: (256, "avx512vbmi"), 2: (512, "avx512bw"), 4: (256, "avx512f"), 8: (64, "avx512f")}

@@ -11,7 +11,7 @@ from xdsl.ir import Operation
 from ..elementwise import constant, register_element
 from ..syntax import attributes, element_name, shape_of
 from ..values import V, const, i64, vector
-from .codes.lookups import LOOK_UP, REGISTER
+from .codes.lookups import LOOK_UP, picked_bytes
 from .context import KernelContext
 from .loops.coordinates import Coordinate, Coordinates, along, memory_size_of
 from .nodes import Map, Node, Splat, View
@@ -70,7 +70,10 @@ def _looked_up(k: KernelContext, source: Node, positions: Node, axis: int) -> Ma
     count = table.shape[0]
     if not 1 < count <= min(k.ev.target.table_elements(size), math.prod(positions.shape)):
         return None
-    n = min(count, REGISTER // size)
+    register = k.ev.target.vector_bytes
+    if size == 1 and register < 64 and not _are_short(positions):
+        return None  # positions would fill few lanes of a register of bytes
+    n = min(count, picked_bytes(register, size) // size)
     registers = []
     for first in range(0, count, n):
         value = k.f.splat(k.ev.at(table, (Coordinate(i64(first), 0, n),)), n)
@@ -79,7 +82,12 @@ def _looked_up(k: KernelContext, source: Node, positions: Node, axis: int) -> Ma
         (positions,) = positions.operands
     elif positions.elem in ("i8", "i16"):  # signed: what is negative is beyond the block
         positions = Map(positions.shape, "i32", "arith.extsi", (positions,))
-    return Map(positions.shape, source.elem, LOOK_UP, (positions,), {"table": registers, "count": count})
+    return Map(positions.shape, source.elem, LOOK_UP, (positions,), {"table": registers, "count": count, "register": register})
+
+
+def _are_short(positions: Node) -> bool:
+    """Whether positions are unsigned integers of 8 or 16 bits, extended."""
+    return isinstance(positions, Map) and positions.op == "arith.extui" and positions.operands[0].elem in ("i8", "i16")
 
 
 def _line(source: Node, axis: int) -> Node | None:

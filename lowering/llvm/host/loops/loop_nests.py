@@ -381,7 +381,8 @@ class LoopNests:
         if pointers.rest is not None:
             nodes.append(pointers.rest)
         is_of_halves = isinstance(value, Map) and value.op == JOINED and ev.target.has_short_vectors
-        anchor = Load(pointers.shape, "i32" if is_of_halves else pointers.pointee, pointers, None, None)  # hoists the row pointer
+        stored = "i32" if is_of_halves else pointers.pointee
+        anchor = Load(pointers.shape, stored, pointers, None, None)  # hoists the row pointer
         size = memory_size(pointers.pointee)
         inner = self.inner_dim(pointers.shape)
         contiguous = ev.is_affine(pointers, inner) and stride_of(pointers, inner) == 1
