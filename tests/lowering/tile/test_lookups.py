@@ -68,13 +68,27 @@ def test_sums_over_rows_of_picked_elements() -> None:
 
 
 def test_registers_hold_tables() -> None:
-    if host_target().table_elements(4) == 0:
-        pytest.skip("needs AVX-512")
-    table, positions = table_of(256, "float32"), RNG.integers(0, 256, 5000).astype(np.uint8)
+    most = host_target().table_elements(4)
+    if most == 0:
+        pytest.skip("needs AVX2")
+    table, positions = table_of(most, "float32"), RNG.integers(0, most, 5000).astype(np.uint8)
     assert "tt.gather" in picked(table, positions)[1].kernels[0].ttir
-    assert "tt.gather" not in picked(table_of(257, "float32"), positions)[1].kernels[0].ttir
-    assert "tt.gather" not in picked(table, positions[:500])[1].kernels[0].ttir  # loading it would take longer
-    assert "tt.gather" not in picked(table, positions, target="x86-64-v3")[1].kernels[0].ttir
+    assert "tt.gather" not in picked(table_of(most + 1, "float32"), positions)[1].kernels[0].ttir
+    assert "tt.gather" not in picked(table, positions[: most // 2])[1].kernels[0].ttir  # loading it would take longer
+
+
+@pytest.mark.parametrize(("count", "dtype", "kind", "is_table"), [
+    (32, "float32", "uint8", True), (33, "float32", "uint8", False), (32, "float32", "int64", True),
+    (256, "uint8", "uint8", True), (256, "uint8", "uint16", True), (16, "uint8", "int64", False),
+    (8, "float64", "uint8", False),
+])  # fmt: skip
+def test_registers_of_avx2_hold_short_tables(count: int, dtype: str, kind: str, is_table: bool) -> None:
+    if not host_target().has("avx2"):
+        pytest.skip("needs AVX2")
+    table, positions = table_of(count, dtype), RNG.integers(0, count, 5000).astype(kind)
+    found, model = picked(table, positions, target="x86-64-v3")
+    np.testing.assert_array_equal(found, table[positions])
+    assert ("tt.gather" in model.kernels[0].ttir) == is_table
 
 
 @pytest.mark.parametrize("count", [10, 256])
