@@ -8,7 +8,7 @@ from ...quotients.division import DIVIDE
 from ..evaluate import Evaluator
 from ..nodes import Map, Node, Splat, View, cost
 
-PACKED_WORK, MOST_PACKED = 16, 4
+PACKED_WORK, MAX_PACKED = 16, 4
 """The most instructions of values that are packed into shorter ones, or of which rows are cut, and the most registers."""
 
 
@@ -22,7 +22,7 @@ def packed(ev: Evaluator, nodes: Sequence[Node], lanes: int, stored: int) -> int
     that pack two registers in one take the place of those that take the lanes of one apart."""
     if not stored or not ev.target.has_short_vectors or work(nodes) > PACKED_WORK:
         return 1
-    return min(MOST_PACKED, max(1, ev.target.vector_bytes // (stored * lanes)))
+    return min(MAX_PACKED, max(1, ev.target.vector_bytes // (stored * lanes)))
 
 
 def divides(ev: Evaluator, nodes: Sequence[Node]) -> bool:

@@ -119,8 +119,8 @@ def known_in(ev: Evaluator, piece: Piece, here: Coordinates, loop: int) -> Itera
     """Opens a scope at coordinates in a piece of which the comparisons are known. loop: along the row."""
 
     def keys(comparisons: Sequence[Comparison]) -> set[tuple[object, ...]]:
-        places = [(each.node, tuple([ORIGIN if d is None else here[d] for d in each.dims])) for each in comparisons]
-        return {ev.key_of(node, place) for node, place in places}
+        positions = [(each.node, tuple([ORIGIN if d is None else here[d] for d in each.dims])) for each in comparisons]
+        return {ev.key_of(node, position) for node, position in positions}
 
     limits = {each.limit.operand() for each in piece.hold if each.is_below}
     with ev.assuming(keys(piece.hold), loop, limits, keys(piece.fail)):

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Protocol
 
 from ..loops.coordinates import Bound, Coordinates, conjuncts
 from ..nodes import Map, Node, View
 
-if TYPE_CHECKING:
-    from ..evaluate import Evaluator
+
+class Known(Protocol):
+    """What is known where code is emitted: conditions that hold and others that do not, by `key_of`, and limits of loops."""
+
+    assumed: AbstractSet[tuple[object, ...]]
+    denied: AbstractSet[tuple[object, ...]]
+    implied: Mapping[int, AbstractSet[str]]
+
+    def key_of(self, node: Node, coordinates: Coordinates) -> tuple[object, ...]: ...
+
+    def through(self, node: View, coordinates: Coordinates) -> Coordinates: ...
 
 
-def always(ev: Evaluator, node: Node, coordinates: Coordinates) -> bool:
+def always(ev: Known, node: Node, coordinates: Coordinates) -> bool:
     """Returns whether a condition holds wherever the surrounding loops go (except for lanes that they mask off)."""
     if ev.assumed and ev.key_of(node, coordinates) in ev.assumed:
         return True
@@ -25,7 +36,7 @@ def always(ev: Evaluator, node: Node, coordinates: Coordinates) -> bool:
     return False
 
 
-def never(ev: Evaluator, node: Node, coordinates: Coordinates) -> bool:
+def never(ev: Known, node: Node, coordinates: Coordinates) -> bool:
     """Returns whether it is known that a condition holds nowhere."""
     if not ev.denied or node.elem != "i1":
         return False
@@ -39,7 +50,7 @@ def never(ev: Evaluator, node: Node, coordinates: Coordinates) -> bool:
     return False
 
 
-def _implies(ev: Evaluator, bound: Bound, coordinates: Coordinates) -> bool:
+def _implies(ev: Known, bound: Bound, coordinates: Coordinates) -> bool:
     """Returns whether the surrounding loops go no further than the bound."""
     coordinate = coordinates[bound.dim]
     return coordinate is not None and bound.limit.operand() in ev.implied.get(coordinate.loop, ())

@@ -31,7 +31,7 @@ from .pairs import Pairs
 from .panels import Panel, panel_vectors
 from .quads import Quads, form_of
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
-from .skinny import MOST_TOGETHER, FewColumns, SingleRow
+from .skinny import MAX_TOGETHER, FewColumns, SingleRow
 from .stored_quads import stored_quads
 from .unsigned_bytes import unsigned_of
 
@@ -156,7 +156,7 @@ class Dots:
         if not self.ev.target.has_short_vectors or elem != c.elem or (fresh and not (isinstance(c, Splat) and is_zero(c))):
             return None
         left = self.operands.direct(a, register_element(elem)) if a.elem == elem else None
-        if left is None or a.shape[0] < MOST_TOGETHER or not self._is_few(1, a.shape[1], elem, least=1):
+        if left is None or a.shape[0] < MAX_TOGETHER or not self._is_few(1, a.shape[1], elem, least=1):
             return None
         target = self.ev.scratch(c.shape, c.elem) if into is None else into
         if not self._few_columns(left, target, a, b, c, False, not fresh, wanted):

@@ -25,7 +25,7 @@ TOGETHER, FEWER = 8, 4
 cache line is two vectors, which are added together."""
 
 
-MOST_TOGETHER = 8
+MAX_TOGETHER = 8
 """The most rows of a tile of few columns."""
 
 
@@ -138,7 +138,7 @@ class FewColumns:
     @property
     def height(self) -> int:
         """The rows of a tile: half of the registers hold sums."""
-        return max(1, min(MOST_TOGETHER, self.registers // 2 // self.columns))
+        return max(1, min(MAX_TOGETHER, self.registers // 2 // self.columns))
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         """Add the function to a module."""

@@ -37,7 +37,8 @@ def load_in_pieces(f: Function, pointer: V, mask: V | None, type_: str, stride: 
     if mask is not None and (known is None or not all(known)):
         return gather_lanes(f, type_, pointer, i64(stride), mask)
     each = min(n, LANE // size)
-    starts = [number * each for number in range(stride - 1)] + [(stride - 1) * (each - 1)]
+    last = (stride - 1) * (each - 1)  # from where a piece ends at the last element
+    starts = [min(number * each, last) for number in range(stride - 1)] + [last]
     pieces = [
         f.concatenated([
             f.load(vector(item, each), f.gep(pointer, group * stride + start, item), align) for group in range(0, n, each)

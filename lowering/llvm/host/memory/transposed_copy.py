@@ -287,8 +287,8 @@ class Deinterleaving:
                 for i in range(count)
             ]  # fmt: skip
             for number, pointer in enumerate(_each(f, f.gep(target, r.index, elem), ld, count)):
-                places = [(lane - lane % each, divmod(lane % each * count + number, each)) for lane in range(lanes)]
-                wanted = [(i, group + lane) for group, (i, lane) in places]
+                positions = [(lane - lane % each, divmod(lane % each * count + number, each)) for lane in range(lanes)]
+                wanted = [(i, group + lane) for group, (i, lane) in positions]
                 f.store(picked(f, vectors, wanted), pointer, align, nontemporal=self.streaming)
         with f.loop(whole, rows) as r, f.loop(0, count) as c:
             value = f.load(elem, f.gep(source, f.add(f.mul(r.index, i64(count)), c.index), elem), self.align)
@@ -332,8 +332,8 @@ class Interleaving:
             first = f.gep(target, f.mul(c.index, i64(count)), elem)
             found = []
             for number in range(count):
-                places = [(i - i % each, divmod(number * each + i % each, count)) for i in range(lanes)]
-                found.append(picked(f, vectors, [(line, group + lane) for group, (lane, line) in places]))
+                positions = [(i - i % each, divmod(number * each + i % each, count)) for i in range(lanes)]
+                found.append(picked(f, vectors, [(line, group + lane) for group, (lane, line) in positions]))
             for group in range(0, lanes, each):
                 for number, value in enumerate(found):
                     part = value if each == lanes else f.shuffle(value, value, range(group, group + each))

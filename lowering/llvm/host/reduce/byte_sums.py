@@ -18,7 +18,7 @@ from .combine import Combine
 
 _INSTRUCTIONS = {16: "llvm.x86.sse2.psad.bw", 32: "llvm.x86.avx2.psad.bw"}
 """The instruction for a register of so many bytes. AVX-512 counts its masks, which nobody has measured against this."""
-_MOST_REGISTERS = 4
+_MAX_REGISTERS = 4
 """The most registers whose lanes are packed into one of bytes."""
 
 
@@ -39,7 +39,7 @@ def bytes_of(nests: LoopNests, sources: Sequence[Node], combine: Combine) -> Nod
 
 def _lanes(nests: LoopNests, narrow: Node) -> int:
     """Returns how many bytes are added at once."""
-    most = _MOST_REGISTERS * nests.lanes([narrow], nests.inner_dim(narrow.shape))
+    most = _MAX_REGISTERS * nests.lanes([narrow], nests.inner_dim(narrow.shape))
     return min(nests.ev.target.vector_bytes, most, narrow.shape[-1])
 
 

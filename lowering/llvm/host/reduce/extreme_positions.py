@@ -240,8 +240,8 @@ class _Search:
         f.cond_branch(f.icmp("sle", f.add(here, i64(step)), count), look, done)
         f.start(look)
         with ev.scope():
-            places = [at(Coordinate(here, i * n, n, loop)) for i in range(SEARCHED)]
-            found = [self._is_extreme(f.splat(ev.at(source, place), n), target) for place in places]
+            several = [at(Coordinate(here, i * n, n, loop)) for i in range(SEARCHED)]
+            found = [self._is_extreme(f.splat(ev.at(source, each), n), target) for each in several]
         some = functools.reduce(lambda a, b: f.binary("or", a, b), found)
         f.cond_branch(f.intrinsic("vector.reduce.or", [some], "i1"), done, following)
         f.start(following)

@@ -284,26 +284,26 @@ class Partition(Part):
     def _compressed(self, f: Function, value: V, mask: V) -> V:
         """Returns the lanes of a mask, and after them others."""
         if self.width < WIDE:
-            words = self.width // 4
+            parts = self.width // 4
             number = f.cast("zext", f.cast("bitcast", mask, f"i{self.lanes}"), "i64")
-            row = f.gep(_permutations(f.module, self.lanes, words), f.mul(number, i64(words)))
-            picks = f.cast("zext", f.load(vector("i8", words), row, words), vector("i32", words))
+            row = f.gep(_permutations(f.module, self.lanes, parts), f.mul(number, i64(parts)))
+            picks = f.cast("zext", f.load(vector("i8", parts), row, parts), vector("i32", parts))
             moved = f.target_intrinsic("llvm.x86.avx2.permd", [f.cast("bitcast", value, picks.type), picks], picks.type)
             return f.cast("bitcast", moved, self.type)
         name = f"llvm.x86.avx512.mask.compress.v{self.lanes}{self.elem}"
         return f.target_intrinsic(name, [value, value, mask], self.type)
 
 
-def _permutations(module: Module, lanes: int, words: int) -> V:
-    """Returns the table of the words of a register, a byte each, with the lanes of each mask first and then the others, both in
+def _permutations(module: Module, lanes: int, parts: int) -> V:
+    """Returns the table of the parts of a register, a byte each, with the lanes of each mask first and then the others, both in
     their order."""
     name = f"jn_lanes_of_masks_{lanes}"
     if name not in module.globals:
-        each = words // lanes
+        each = parts // lanes
         rows = []
         for mask in range(1 << lanes):
             order = sorted(range(lanes), key=lambda lane: not mask >> lane & 1)
-            rows += [lane * each + word for lane in order for word in range(each)]
+            rows += [lane * each + part for lane in order for part in range(each)]
         text = "".join([f"\\{byte:02x}" for byte in rows])
         module.globals[name] = f'@{name} = internal unnamed_addr constant [{len(rows)} x i8] c"{text}", align 64'
     return V(f"@{name}", "ptr")

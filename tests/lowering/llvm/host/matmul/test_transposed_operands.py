@@ -8,6 +8,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.lowering.llvm.compile import host_target
 
 from .....support.tiers import pairs
 
@@ -34,7 +35,8 @@ def test_a_whole_block_reads_columns_where_they_lie() -> None:
     graph = jn.Graph("g", [jn.TensorType("float32", (64, 128), "a"), jn.TensorType("float32", (64, 128), "b")])
     graph.output(graph.inputs[0].transpose() @ graph.inputs[1])
     model = jn.compile(graph, "cpu", cache=False)
-    assert "_adjacent" in model.kernels[-1].llvm_ir
+    if not host_target().has_short_vectors:  # others copy it first
+        assert "_adjacent" in model.kernels[-1].llvm_ir
     a, b = np.random.default_rng(1).standard_normal((2, 64, 128)).astype(np.float32)
     a[5, 7], b[6, 9] = np.inf, np.nan
     with np.errstate(invalid="ignore"):
