@@ -32,7 +32,8 @@ def with_turned_operands(plan: Plan) -> Plan:
         if position is not None:
             source: Buffer = nest.body[position].attrs["buffer"]
             key = (source.kind, source.index)
-            steps, rows = (int(extent) for extent in source.shape)
+            steps, rows = source.shape
+            assert isinstance(steps, int)  # as `_left_operand` looks at
             if key not in copies:
                 copies[key] = Buffer("temporary", len(temporaries), source.dtype, (rows, steps), TURNED)
                 temporaries.append(copies[key])
@@ -55,6 +56,8 @@ def _left_operand(nest: Nest) -> int | None:
     if sum(value.operands.count(position) for value in nest.body) != 1:
         return None
     buffer: Buffer = load.attrs["buffer"]
+    assert product.m is not None
+    assert product.n is not None
     rows, columns, steps = (nest.axes[axis].extent for axis in (product.m, product.n, product.k))
     if not isinstance(rows, int) or not isinstance(columns, int) or not isinstance(steps, int):
         return None

@@ -68,7 +68,7 @@ def pieces_of_rows(ev: Evaluator, nodes: Sequence[Node], inner: int, size: int, 
 
 def _comparisons(ev: Evaluator, nodes: Sequence[Node], inner: int) -> list[Comparison]:
     """Returns the comparisons with positions along a dimension that values are made of."""
-    stack = [(node, tuple(range(len(node.shape)))) for node in nodes]
+    stack: list[tuple[Node, tuple[int | None, ...]]] = [(node, tuple(range(len(node.shape)))) for node in nodes]
     found: list[Comparison] = []
     seen: set[tuple[int, tuple[int | None, ...]]] = set()
     while stack:

@@ -13,9 +13,14 @@ from ..nodes import Map, Node, View
 class Known(Protocol):
     """What is known where code is emitted: conditions that hold and others that do not, by `key_of`, and limits of loops."""
 
-    assumed: AbstractSet[tuple[object, ...]]
-    denied: AbstractSet[tuple[object, ...]]
-    implied: Mapping[int, AbstractSet[str]]
+    @property
+    def assumed(self) -> AbstractSet[tuple[object, ...]]: ...
+
+    @property
+    def denied(self) -> AbstractSet[tuple[object, ...]]: ...
+
+    @property
+    def implied(self) -> Mapping[int, AbstractSet[str]]: ...
 
     def key_of(self, node: Node, coordinates: Coordinates) -> tuple[object, ...]: ...
 

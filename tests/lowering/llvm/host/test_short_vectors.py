@@ -1,4 +1,4 @@
-"""Code for processors with AVX2, whose registers hold no masks, against NumPy: on arrays that end or begin where memory does."""
+"""Code for AVX2, whose registers hold no masks, against NumPy: on arrays that end, or begin, where memory does."""
 
 from __future__ import annotations
 
