@@ -45,11 +45,11 @@ def store_lanes(f: Function, value: V, pointer: V, mask: V, align: int) -> None:
     """Stores the lanes of a mask, and writes no other memory."""
     size = bits(element(value.type)) // 8
     if not _is_emulated(f, value.type, mask):
-        live = _first_lanes(mask)
-        if live is None or not _is_emulated(f, value.type):
+        count = _first_lanes(mask)
+        if count is None or not _is_emulated(f, value.type):
             f.masked_store(value, pointer, mask, align)
         else:
-            _store_first(f, value, pointer, live, align)
+            _store_first(f, value, pointer, count, align)
         return
     each = min(lanes(value.type), REGISTER // size)
     name = f.module.provide(StoreLanes(each, size))
