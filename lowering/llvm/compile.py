@@ -76,7 +76,7 @@ def llvm_version() -> str:
 @functools.lru_cache(maxsize=8)
 def _target_machine(target: HostTarget, level: int) -> Any:
     return _llvm().Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.feature_text, opt=level, reloc="pic", codemodel="small"
+        cpu=target.cpu, features=target.llvm_features, opt=level, reloc="pic", codemodel="small"
     )
 
 
