@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
+from ...values import integer, is_constant
 from ..loops.coordinates import Bound, Coordinates, conjuncts
 from ..nodes import Map, Node, View
 
@@ -32,8 +33,10 @@ def always(ev: Known, node: Node, coordinates: Coordinates) -> bool:
     if ev.assumed and ev.key_of(node, coordinates) in ev.assumed:
         return True
     match node:
-        case Map(op="arith.cmpi") if "bound" in node.attrs:
-            return _implies(ev, node.attrs["bound"], coordinates)
+        case Map(op="arith.cmpi") if "bound" in node.attrs or "begin" in node.attrs:
+            if (known := _outcome(node, coordinates)) is not None:
+                return known
+            return "bound" in node.attrs and _implies(ev, node.attrs["bound"], coordinates)
         case Map(op="arith.andi"):
             return all(always(ev, part, coordinates) for part in conjuncts(node))
         case View():
@@ -43,16 +46,28 @@ def always(ev: Known, node: Node, coordinates: Coordinates) -> bool:
 
 def never(ev: Known, node: Node, coordinates: Coordinates) -> bool:
     """Returns whether it is known that a condition holds nowhere."""
-    if not ev.denied or node.elem != "i1":
+    if node.elem != "i1":
         return False
-    if ev.key_of(node, coordinates) in ev.denied:
+    if ev.denied and ev.key_of(node, coordinates) in ev.denied:
         return True
     match node:
+        case Map(op="arith.cmpi") if "bound" in node.attrs or "begin" in node.attrs:
+            return _outcome(node, coordinates) is False
         case Map(op="arith.andi"):
             return any(never(ev, part, coordinates) for part in conjuncts(node))
         case View():
             return never(ev, node.source, ev.through(node, coordinates))
     return False
+
+
+def _outcome(node: Map, coordinates: Coordinates) -> bool | None:
+    """Returns the outcome of a comparison of one position with a limit, if both are known numbers."""
+    bound = node.attrs.get("bound") or node.attrs["begin"]
+    coordinate = coordinates[bound.dim]
+    if coordinate is None or coordinate.lanes != 1 or not is_constant(coordinate.at) or not is_constant(bound.limit):
+        return None
+    is_below = integer(coordinate.at) + coordinate.offset < integer(bound.limit)
+    return is_below == ("bound" in node.attrs)
 
 
 def _implies(ev: Known, bound: Bound, coordinates: Coordinates) -> bool:

@@ -1,4 +1,4 @@
-"""Loads bytes and shorts that are a few elements apart, for processors that pick the bytes of 16 at a time.
+"""Loads elements that are a few apart, for processors that pick those of 16 bytes at a time.
 
     stride 3, 16 bytes:   a b c a b c a b c a b c a b c a │ b c a b … │ … a        three loads, the last one ends at the last a
                           one shuffle of each of them, within 16 bytes, and two `or`s
@@ -18,13 +18,14 @@ from ...values import V, bits, element, i64, lanes, vector, zero
 
 LANE = 16
 """Bytes within which shuffles are cheap."""
-MAX_APART = 8
-"""The most elements from one to the next: so many loads and shuffles for a register."""
+MAX_APART = {1: 8, 2: 8, 4: 8, 8: 4}
+"""The most elements from one to the next, by the bytes of one: so many loads and shuffles for a register. Others are loaded one
+by one, at addresses that are known: those of a gather would first be taken out of registers."""
 
 
 def are_in_pieces(module: Module, size: int, stride: int) -> bool:
     """Whether elements of `size` bytes, `stride` apart, are loaded so."""
-    return size in (1, 2) and 2 <= stride <= MAX_APART and "avx2" in module.features and "avx512bw" not in module.features
+    return stride >= 2 and size in MAX_APART and "avx2" in module.features and "avx512f" not in module.features
 
 
 def load_in_pieces(f: Function, pointer: V, mask: V | None, type_: str, stride: int, align: int) -> V:
@@ -36,6 +37,11 @@ def load_in_pieces(f: Function, pointer: V, mask: V | None, type_: str, stride: 
         return zero(type_)
     if mask is not None and (known is None or not all(known)):
         return gather_lanes(f, type_, pointer, i64(stride), mask)
+    if stride > MAX_APART[size]:
+        found = zero(type_)
+        for lane in range(n):
+            found = f.insert(found, f.load(item, f.gep(pointer, lane * stride, item), align), lane)
+        return found
     each = min(n, LANE // size)
     last = (stride - 1) * (each - 1)  # from where a piece ends at the last element
     starts = [min(number * each, last) for number in range(stride - 1)] + [last]
