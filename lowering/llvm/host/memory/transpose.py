@@ -22,7 +22,15 @@ from ..loops.coordinates import ORIGIN, Bound, Coordinate, decompose_mask, memor
 from ..nodes import Load, Map, Node, Pointers, Splat, Stored, View, view
 from ..scalars import is_constant
 from .padded_copy import Padding, fill_around, inside, padding_of
-from .transposed_copy import FEW, LANE, Deinterleaving, Interleaving, TransposedCopy, TransposedLines
+from .transposed_copy import (
+    FEW,
+    LANE,
+    Deinterleaving,
+    Interleaving,
+    ReversedCopy,
+    TransposedCopy,
+    TransposedLines,
+)
 
 FEWEST_LANES = 4
 """The fewest rows and columns of a block that is worth transposing instead of gathering."""
@@ -155,6 +163,9 @@ def copy_transposed(
                 count, implied = ev.extent(extent, bounds, d)
                 at[d] = stack.enter_context(ev.dimension(extent, count, implied))
         read, written = ev.row_pointer(source, tuple(at), c), ev.row_pointer(pointers, tuple(at), r)
+        if r == c:
+            f.call(f.module.provide(ReversedCopy(size, align)), "void", [read, written, rows])
+            return True
         if stride_of(source, c) < 0:  # the last column comes first in memory
             last = s.sub(columns, s.constant(1))
             read = f.gep(read, s.mul(last, s.constant(-together.elements)), element)
@@ -252,6 +263,8 @@ def _copied(
     c = next((d for d in wide if stride_of(source, d) == together.elements), None)
     if c is None and padding is None:
         c = next((d for d in wide if stride_of(source, d) == -together.elements), None)
+    if r is not None and r == c and _is_reversed(ev, source, together, c):
+        return load, source, r, c, together, padding
     if r is None or c is None or r == c or source.offset.coefficients[r] is None or pointers.offset.coefficients[c] is None:
         return None
     if together.elements > 1 and together.elements * memory_size(pointers.pointee) > MAX_TOGETHER:
@@ -264,6 +277,14 @@ def _copied(
         if min(shape[r], shape[c]) < FEWEST_LANES or any(part[0] not in (r, c) for part in parts - stored):
             return None
     return load, source, r, c, together, padding
+
+
+def _is_reversed(ev: Evaluator, source: Pointers, together: _Together, dim: int) -> bool:
+    """Whether neighbours that stay together come in the opposite order, and vectors of several rows are none of the processor's
+    (`loops/short_rows.py`)."""
+    bytes_ = together.elements * memory_size(source.pointee)
+    reverses = together.elements > 1 and stride_of(source, dim) == -together.elements
+    return reverses and bytes_ <= ReversedCopy.MAX_BYTES and ev.target.has_short_vectors and ev.target.has("ssse3")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ pixel do. Strides are in bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from .....promotion.dataclass import dataclass
 from ....target import CACHE_LINE
@@ -341,6 +342,46 @@ class Interleaving:
         with f.loop(whole, columns) as c, f.loop(0, count) as r:
             value = f.load(elem, f.gep(f.gep(source, f.mul(stride, r.index)), c.index, elem), self.align)
             f.store(value, f.gep(target, f.add(f.mul(c.index, i64(count)), r.index), elem), self.align)
+        f.ret()
+        module.add(f)
+
+
+@dataclass(frozen=True, slots=True)
+class ReversedCopy:
+    """The function that makes to[r · size] = from[-r · size] for r < rows: as many as 16 bytes have by a shuffle.
+
+    The bytes of a store that are no elements are those of the next one, which is stored after it.
+    """
+
+    size: int
+    align: int
+    MAX_BYTES: ClassVar = LANE // 2
+
+    @property
+    def name(self) -> str:
+        return f"jn_reversed_copy_{self.size}_{self.align}"
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        return [("ptr", "from"), ("ptr", "to"), ("i64", "rows")]
+
+    def add(self, module: Module, linkage: str = "internal") -> None:
+        """Adds the function to a module."""
+        f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
+        source, target, rows = f.params
+        size, each = self.size, LANE // self.size
+        room = -(-LANE // size)  # elements of which 16 bytes are no more than all
+        whole = f.smax(f.sub(rows, i64(room - 1)), i64(0))
+        count = f.mul(f.binary("udiv", f.add(whole, i64(each - 1)), i64(each)), i64(each))
+        with f.loop(0, count, each) as r:
+            at = f.mul(r.index, i64(size))
+            first = f.gep(source, f.sub(i64(size - LANE), at))
+            value = f.load(vector("i8", LANE), first, self.align if LANE % self.align == 0 and size % self.align == 0 else 1)
+            picks = [LANE - size - q * size + b if q < each else 0 for q in range(each + 1) for b in range(size)][:LANE]
+            f.store(f.shuffle(value, value, picks), f.gep(target, at), 1)
+        with f.loop(count, rows) as r:
+            at = f.mul(r.index, i64(size))
+            f.store(f.load(vector("i8", size), f.gep(source, f.sub(i64(0), at)), self.align), f.gep(target, at), self.align)
         f.ret()
         module.add(f)
 

@@ -129,3 +129,13 @@ def test_products_in_all_orders(rows: int, steps: int, columns: int, dtype: str)
                 lambda x, y, left=left, right=right: (jn.transpose(x) if left else x) @ (jn.transpose(y) if right else y), x, y
             )
             np.testing.assert_allclose(found, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+def test_pixels_in_the_opposite_order(dtype: str) -> None:
+    for together in range(2, 9):
+        for extent in (1, 2, 3, 5, 6, 11, 16, 40):
+            x = numbers(dtype, 3, extent, together)
+            rows, columns = compiled(lambda x: (jn.flip(x, 1), jn.flip(x, 0)), x)
+            np.testing.assert_array_equal(rows, x[:, ::-1])
+            np.testing.assert_array_equal(columns, x[::-1])
