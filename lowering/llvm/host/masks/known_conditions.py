@@ -62,7 +62,7 @@ def never(ev: Known, node: Node, coordinates: Coordinates) -> bool:
 
 def _outcome(node: Map, coordinates: Coordinates) -> bool | None:
     """Returns the outcome of a comparison of one position with a limit, if both are known numbers."""
-    bound = node.attrs.get("bound") or node.attrs["begin"]
+    bound: Bound = node.attrs.get("bound") or node.attrs["begin"]
     coordinate = coordinates[bound.dim]
     if coordinate is None or coordinate.lanes != 1 or not is_constant(coordinate.at) or not is_constant(bound.limit):
         return None
