@@ -53,7 +53,7 @@ from .nontemporal_stores import lies_along, reads_scratch, to_line
 from .short_rows import row_dims, short_rows
 from .unroll_and_jam import jammed
 from .vector_loop import vector_loop
-from .widths import PACKED_WORK, constants, divides, packed, work
+from .widths import CUT_OPERATIONS, constants, divides, operations, packed, work
 
 _FREE = frozenset({"tt.bitcast", "arith.bitcast"})
 _LONG_ROW = 16 * CACHE_LINE
@@ -258,7 +258,7 @@ class LoopNests:
         self, nodes: Sequence[Node], shape: tuple[int, ...], inner: int, n: int, bounds: Sequence[Bound], past: bool
     ) -> list[Piece]:
         """Returns the pieces in which rows are visited one after the other; none where they are not cut."""
-        if past or not self.ev.target.has_short_vectors or work(nodes) > PACKED_WORK:
+        if past or not self.ev.target.has_short_vectors or operations(self.ev, nodes) > CUT_OPERATIONS:
             return []
         if not self._may_start_anywhere(nodes, shape, inner):
             return []

@@ -6,15 +6,37 @@ from collections.abc import Sequence
 
 from ...quotients.division import DIVIDE
 from ..evaluate import Evaluator
-from ..nodes import Map, Node, Splat, View, cost
+from ..nodes import Load, Map, Node, Splat, View, cost
 
 PACKED_WORK, MAX_PACKED = 16, 4
-"""The most instructions of values that are packed into shorter ones, or of which rows are cut, and the most registers."""
+"""The most instructions of values that are packed into shorter ones, and the most registers of them."""
+CUT_OPERATIONS = 120
+"""The most operations of values whose rows are cut: each piece has code of its own."""
 
 
 def work(nodes: Sequence[Node]) -> int:
     """Returns about how many instructions values are."""
     return sum(cost(node) for node in nodes)
+
+
+def operations(ev: Evaluator, nodes: Sequence[Node]) -> int:
+    """Returns how many operations there are in values that are not in scratch yet, each counted once."""
+    stack, seen, found = list(nodes), set[int](), 0
+    while stack:
+        node = stack.pop()
+        if id(node) in seen or id(node) in ev.replacement:
+            continue
+        seen.add(id(node))
+        match node:
+            case Map():
+                found += 1
+                stack.extend(node.operands)
+            case View():
+                stack.append(node.source)
+            case Load():
+                found += 1
+                stack += [part for part in (node.mask, node.other) if part is not None]
+    return found
 
 
 def packed(ev: Evaluator, nodes: Sequence[Node], lanes: int, stored: int) -> int:
