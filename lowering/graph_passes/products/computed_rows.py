@@ -54,7 +54,7 @@ def is_row_of_transposed(symbol: Symbol) -> bool:
     if matrix.op.name != "permute" or matrix.attrs["axes"] != (1, 0) or row.dtype is not matrix.dtype or holds_array(matrix):
         return False
     source = matrix.inputs[0]
-    return source.op.name == "input" and row.shape[0] == 1 and matrix.shape[1] != 1
+    return source.op.name == "input" and len(row.shape) == 2 and row.shape[0] == 1 and matrix.shape[1] != 1
 
 
 def product_with_column(symbol: Symbol, row: Symbol, matrix: Symbol) -> SymbolLike:

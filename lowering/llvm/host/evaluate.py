@@ -370,7 +370,7 @@ class Evaluator:
             if run == -1:
                 raw = self.f.shuffle(raw, raw, range(n - 1, -1, -1))
                 guard = None if guard is None else self.f.shuffle(guard, guard, range(n - 1, -1, -1))
-        elif dim is not None and are_in_pieces(self.f.module, size, run):
+        elif dim is not None and are_in_pieces(self.f.module, size, run) and (guard is None or node.shape[dim] > n):
             on = None if guard is None else self.f.splat(guard, n)
             raw = load_in_pieces(self.f, self.pointer_at(pointers, coordinates, dim), on, type_, run, size)
         elif dim is not None and are_few_apart(self.f.module, size, run, [guard, tail], along(coordinates, dim).at):

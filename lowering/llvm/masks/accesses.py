@@ -62,11 +62,17 @@ def store_lanes(f: Function, value: V, pointer: V, mask: V, align: int) -> None:
 
 def gather_lanes(f: Function, type_: str, pointer: V, stride: V, mask: V) -> V:
     """Loads the lanes of a mask, of elements `stride` apart from a pointer on; the others are 0."""
-    n, size = lanes(type_), bits(element(type_)) // 8
-    memory = f.alloca("i8", n * size)
-    f.store(zero(type_), memory, min(64, n * size))
-    f.call(f.module.provide(GatherLanes(size)), "void", [pointer, stride, _number(f, mask), memory])
-    return f.load(type_, memory, min(64, n * size))
+    item, n, size = element(type_), lanes(type_), bits(element(type_)) // 8
+    name, each = f.module.provide(GatherLanes(size)), min(lanes(type_), 32)  # bits of the number that a mask is
+    parts = []
+    for first in range(0, n, each):
+        memory, part = f.alloca("i8", each * size), vector(item, each)
+        f.store(zero(part), memory, min(64, each * size))
+        live = mask if each == n else f.shuffle(mask, mask, range(first, first + each))
+        begin = f.gep(pointer, f.mul(stride, i64(first)), item)
+        f.call(name, "void", [begin, stride, _number(f, live), memory])
+        parts.append(f.load(part, memory, min(64, each * size)))
+    return f.concatenated(parts)
 
 
 def known_lanes(mask: V) -> tuple[bool, ...] | None:

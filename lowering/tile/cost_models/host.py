@@ -343,7 +343,7 @@ def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple
     is_short = limits.vector_bytes <= SHORT_VECTOR
     columns, depth = streamed or (PRODUCT_COLUMNS, LONG_DEPTH if is_short else PRODUCT_DEPTH)
     is_plain = first.m is not None and panel is None and streamed is None
-    if is_plain and not is_short and _comes_from_memory(nest, first, limits):
+    if is_plain and not (is_short and type(rows_extent(nest, first)) is int) and _comes_from_memory(nest, first, limits):
         columns, depth = _long_pieces(nest, first, limits)
     if first.m is not None and is_plain and _writes_more_than_it_sums(nest, first, limits):
         most = MIN_PRODUCT_ROWS if _has_few_steps(nest, first) else SMALL_PRODUCT_ROWS

@@ -91,8 +91,8 @@ def _comparisons(ev: Evaluator, nodes: Sequence[Node], inner: int) -> list[Compa
 
 
 def visit_pieces(ev: Evaluator, pieces: Sequence[Piece], n: int, unroll: int, rest: int, visit: Visit) -> None:
-    """Visits a row piece by piece, in vectors of n lanes, `unroll` at a time, and the end of each piece under a lane mask of
-    `rest` lanes."""
+    """Visits a row piece by piece, in vectors of n lanes, `unroll` at a time, and the end of each in such of `rest` lanes,
+    under a mask where they do not fill the last one."""
     f, s = ev.f, ev.s
     step = n * unroll
     for piece in pieces:
@@ -100,14 +100,16 @@ def visit_pieces(ev: Evaluator, pieces: Sequence[Piece], n: int, unroll: int, re
         length = s.max(s.sub(piece.end, piece.begin), ZERO)
         starts = [piece.begin, s.add(piece.begin, s.round_down(length, step)), s.add(piece.begin, s.round_down(length, n))]
         ends = [*starts[1:], s.add(piece.begin, length)]
-        for begin, end, each, vectors in zip(starts, ends, (step, n, rest), (unroll, 1, 1), strict=True):
+        for number, (begin, end, each, vectors) in enumerate(zip(starts, ends, (step, n, rest), (unroll, 1, 1), strict=True)):
             if begin == end:
                 continue
+            is_end = number == len(starts) - 1
+            lanes = rest if is_end else n
+            masked = is_end and not _is_multiple(s.sub(end, begin), rest)
             with f.loop(begin, end, each) as state, ev.scope():
-                for number in range(vectors):
-                    is_cut = each == rest and end is ends[-1] and not _is_multiple(s.sub(end, begin), rest)
-                    mask = ev.lane_mask(state.index, end, rest) if is_cut else None
-                    visit(Coordinate(state.index, number * n, rest if is_cut else n, loop), mask, piece)
+                mask = ev.lane_mask(state.index, end, rest) if masked else None
+                for vector in range(vectors):
+                    visit(Coordinate(state.index, vector * n, lanes, loop), mask, piece)
 
 
 def _is_multiple(length: V, n: int) -> bool:

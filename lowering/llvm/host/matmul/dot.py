@@ -28,13 +28,15 @@ from ..scratch.unwritten_lanes import clear_beyond
 from .across_pairs import STEPS, LeftPairs
 from .operands import EVERYTHING, Operand, Operands, Wanted, cut, rows_of, shared_limits
 from .pairs import Pairs
-from .panels import Panel, panel_vectors
+from .panels import FAR_BYTES, Panel, panel_vectors
 from .quads import Quads, form_of
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
 from .skinny import MAX_TOGETHER, FewColumns, SingleRow
 from .stored_quads import stored_quads
 from .unsigned_bytes import unsigned_of
 
+FEWEST_PACKED = 12
+"""The rows of the left operand from which on panels are copied whose rows lie in the same pages."""
 NEAR_COLUMNS, FEW_COLUMNS, STEPS_A_COLUMN = 64, 8, 8
 """Elements from a row of the right operand to the next up to which rows are near; columns up to which the product of a matrix
 that lies along its rows is the transposed one, or one is formed along k; and steps for each of these from which on it is."""
@@ -408,6 +410,8 @@ class Dots:
             nearest = vectors * n if ev.target.has_short_vectors else NEAR_COLUMNS
             near = is_constant(right.row) and 0 <= integer(right.row) <= nearest
             least = Panel(element, n, vectors, unit, ev.target.registers, decoding=right.decoding).least_packed
+            if right.decoding is None and is_constant(right.row) and integer(right.row) * memory_size_of(element) < FAR_BYTES:
+                least = max(least, FEWEST_PACKED)
             if (right.decoding is not None or not near) and rows >= least and (unit or adjacent):
                 packed = ev.scratch((depth, vectors * n), c.elem).pointer
         panels = Panels(

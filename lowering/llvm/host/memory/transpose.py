@@ -32,6 +32,8 @@ from .transposed_copy import (
     TransposedLines,
 )
 
+LONG_COLUMN = 4 * CACHE_LINE
+"""Bytes of a column from which on tiles have a cache line of it."""
 FEWEST_LANES = 4
 """The fewest rows and columns of a block that is worth transposing instead of gathering."""
 
@@ -193,7 +195,8 @@ def copy_transposed(
             function = TransposedLines(size, align, width, masked)
         else:
             width = max(LANE, min(width, value.shape[r] * (1 << (size - 1).bit_length())))
-            function = TransposedCopy(size, align, width, masked, apart and width == ev.target.vector_bytes)
+            in_lines = width * 2 == CACHE_LINE and (apart or value.shape[r] * size >= LONG_COLUMN)
+            function = TransposedCopy(size, align, width, masked, apart and width == ev.target.vector_bytes, in_lines)
         bytes_ = s.constant(align)
         f.call(f.module.provide(function), "void", [read, s.mul(stride, bytes_), written, s.mul(ld, bytes_), rows, columns])
     return True

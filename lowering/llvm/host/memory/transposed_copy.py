@@ -35,8 +35,8 @@ class TransposedCopy:
     """The function that makes to[c · ld + r · size] = from[r · stride + c · size] for r < rows, c < columns.
 
     size: bytes that stay together.  align: bytes that their addresses are multiples of.  width: bytes of a vector
-    register.  masked: whether registers have masks for integers of this size.  streaming: columns start at multiples of the
-    width, and are written past the caches.
+    register.  masked: whether registers have masks for integers of this size.  streaming: columns start at multiples of a
+    line, and are written past the caches.  in_lines: a tile has a cache line of each column, of several registers.
     """
 
     size: int
@@ -44,10 +44,11 @@ class TransposedCopy:
     width: int
     masked: bool
     streaming: bool
+    in_lines: bool = False
 
     @property
     def name(self) -> str:
-        kind = f"{'_masked' * self.masked}{'_streaming' * self.streaming}"
+        kind = f"{'_masked' * self.masked}{'_streaming' * self.streaming}{'_in_lines' * self.in_lines}"
         return f"jn_transposed_copy_{self.size}_{self.align}_{self.width}{kind}"
 
     @property
@@ -61,13 +62,13 @@ class TransposedCopy:
 
     @property
     def _tile(self) -> tuple[int, int]:
-        """Columns and rows of a tile: a cache line of each column."""
+        """Columns and rows of a tile."""
         return (LANE // self._padded, max(self.width, self._line) // self._padded) if self.size <= LANE else (MOVED, MOVED)
 
     @property
     def _line(self) -> int:
         """Bytes of a column that are written at once where elements fill registers: those of a cache line."""
-        return CACHE_LINE if self.size == self._padded and self.size < LANE and self.width * 2 == CACHE_LINE else self.width
+        return CACHE_LINE if self.in_lines and self.size == self._padded and self.size < LANE else self.width
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         """Adds the function to a module. Pieces of a lane of as many rows as fill a register become whole vectors."""

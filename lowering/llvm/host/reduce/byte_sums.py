@@ -18,6 +18,8 @@ from .combine import Combine
 
 _INSTRUCTIONS = {16: "llvm.x86.sse2.psad.bw", 32: "llvm.x86.avx2.psad.bw"}
 """The instruction for a register of so many bytes. AVX-512 counts its masks, which nobody has measured against this."""
+MIN_LANES = 8
+"""The fewest lanes of a register whose outcomes are packed."""
 _MAX_REGISTERS = 4
 """The most registers whose lanes are packed into one of bytes."""
 
@@ -34,6 +36,8 @@ def bytes_of(nests: LoopNests, sources: Sequence[Node], combine: Combine) -> Nod
     narrow = source.operands[0]
     if narrow.elem not in ("i1", "i8") or nests.reused_values(sources, source.shape):
         return None
+    if nests.lanes([narrow], nests.inner_dim(narrow.shape)) < MIN_LANES:
+        return None  # comparisons of 64 bits: packing takes as long as adding
     return narrow if _lanes(nests, narrow) >= 16 else None
 
 

@@ -220,8 +220,9 @@ class _Search:
         return f.select(only, best, constant(math.nan, best.type)), f.select(only, position, self._beyond())
 
     def _is_searched_apart(self, n: int) -> bool:
-        """Whether lanes keep no positions: where vectors are short, looking for the extreme afterwards takes less time."""
-        return self.ev.target.has_short_vectors and n > 1
+        """Whether lanes keep no positions: where vectors are short and lines are not, looking for the extreme afterwards takes
+        less time."""
+        return self.ev.target.has_short_vectors and n > 1 and self.shape[self.axis] > 2 * SEARCHED * n
 
     def _vector_of(
         self, source: Node, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], n: int, target: V

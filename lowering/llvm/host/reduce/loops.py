@@ -322,8 +322,11 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
     ev.prefetching = set()  # neighbouring columns belong to other programs
     count, implied = ev.extent(shape[axis], bounds, axis)
     static = (in_place and is_constant(count)) or (is_integer(count, shape[axis]) and shape[axis] <= UNROLLED)
-    n = ev.lanes_for(*nests.elements(sources, inner)) * _beside(ev, sources, axis, inner, static)
-    n = min(n, shape[inner])
+    lanes_ = ev.lanes_for(*nests.elements(sources, inner))
+    beside, (columns, _) = _beside(ev, sources, axis, inner, static), ev.extent(shape[inner], bounds, inner)
+    while beside > 1 and ev.target.has_short_vectors and is_constant(columns) and integer(columns) % (lanes_ * beside) > lanes_:
+        beside //= 2  # the rest would fill few of them
+    n = min(lanes_ * beside, shape[inner])
     steps = integer(count) if static else shape[axis]
     with ExitStack() as stack:
         outer: list[Coordinate | None] = [None] * len(shape)

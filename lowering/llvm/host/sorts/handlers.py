@@ -31,6 +31,8 @@ from .quicksort import SortedLine
 
 SHORT = 1024
 """Elements of the longest line that networks sort; longer ones are sorted by partitions."""
+LONG_BESIDE = 4096
+"""Elements of the longest line that is sorted beside others, a lane for each, where vectors are short."""
 
 
 def lower_sort(k: KernelContext, op: Operation) -> None:
@@ -67,6 +69,8 @@ def _sorted_block(k: KernelContext, node: Node, axis: int, count: int) -> Stored
     matrix = Stored((lines, extent), elem, block.pointer, (extent, 1), block.memory)
     found = Stored(shape, elem, block.pointer, dense(shape), block.memory)
     is_partitioned = _is_partitioned(k, elem, extent)
+    if k.ev.target.has_short_vectors and lines >= lanes and extent <= LONG_BESIDE:
+        is_partitioned = False
     if lines < 2 or is_partitioned or (lines <= lanes // 4 and pieces > 2 * lines):
         with k.f.loop(0, lines) as state, k.ev.scope():
             at = k.f.gep(block.pointer, k.ev.s.mul(state.index, k.ev.s.constant(extent)), block.memory)

@@ -139,3 +139,31 @@ def test_pixels_in_the_opposite_order(dtype: str) -> None:
             rows, columns = compiled(lambda x: (jn.flip(x, 1), jn.flip(x, 0)), x)
             np.testing.assert_array_equal(rows, x[:, ::-1])
             np.testing.assert_array_equal(columns, x[::-1])
+
+
+@pytest.mark.parametrize(("source", "target"), [
+    ("float64", "float32"), ("float64", "bool"), ("int64", "int8"), ("float32", "uint8"),
+])  # fmt: skip
+def test_narrow_rows_that_are_cut(source: str, target: str) -> None:
+    """What is left of a piece may fill vectors of the wide elements, and not those of the narrow ones."""
+    for extent in (28, 44, 92, 100):
+        x = numbers(source, 3, extent)
+        padded, rolled = compiled(
+            lambda x: (jn.cast(jn.pad(x, ((0, 0), (3, 5))), getattr(jn, target)), jn.roll(x, 4, 1) > 50), x
+        )
+        np.testing.assert_array_equal(padded, np.pad(x, ((0, 0), (3, 5))).astype(target))
+        np.testing.assert_array_equal(rolled, np.roll(x, 4, 1) > 50)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
+def test_extremes_of_rows_with_elements_apart(dtype: str) -> None:
+    for stride in (2, 3, 5, 8):
+        x = numbers(dtype, 300, 700)
+        found = compiled(lambda x, stride=stride: jn.max(x[:, ::stride], axis=0), x)
+        np.testing.assert_array_equal(found, x[:, ::stride].max(0))
+
+
+@pytest.mark.parametrize("shape", [(1, 5, 64), (1, 2, 3, 64), (1, 1, 1), (1, 64), (64,)])
+def test_rows_times_transposed_matrices(shape: tuple[int, ...]) -> None:
+    x, w = RNG.standard_normal(shape).astype(np.float32), RNG.standard_normal((7, shape[-1])).astype(np.float32)
+    np.testing.assert_allclose(compiled(lambda x, w: x @ jn.transpose(w), x, w), x @ w.T, rtol=1e-4, atol=1e-4)
