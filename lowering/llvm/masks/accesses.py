@@ -24,6 +24,12 @@ REGISTER = 32
 def load_lanes(f: Function, type_: str, pointer: V, mask: V, align: int) -> V:
     """Loads the lanes of a mask; the others are 0 and their memory need not exist."""
     size = bits(element(type_)) // 8
+    if (each := _of_a_register(f, type_)) < lanes(type_):
+        parts = []
+        for first in range(0, lanes(type_), each):
+            live = f.shuffle(mask, mask, range(first, first + each))
+            parts.append(load_lanes(f, vector(element(type_), each), f.gep(pointer, first, element(type_)), live, align))
+        return f.concatenated(parts)
     if not _is_emulated(f, type_, mask):
         known = known_lanes(mask) if _is_emulated(f, type_) else None
         if known is None or not all(known):
@@ -44,6 +50,11 @@ def load_lanes(f: Function, type_: str, pointer: V, mask: V, align: int) -> V:
 def store_lanes(f: Function, value: V, pointer: V, mask: V, align: int) -> None:
     """Stores the lanes of a mask, and writes no other memory."""
     size = bits(element(value.type)) // 8
+    if (each := _of_a_register(f, value.type)) < lanes(value.type):
+        for first in range(0, lanes(value.type), each):
+            live, part = (f.shuffle(v, v, range(first, first + each)) for v in (mask, value))
+            store_lanes(f, part, f.gep(pointer, first, element(value.type)), live, align)
+        return
     if not _is_emulated(f, value.type, mask):
         count = _first_lanes(mask)
         if count is None or not _is_emulated(f, value.type):
@@ -73,6 +84,15 @@ def gather_lanes(f: Function, type_: str, pointer: V, stride: V, mask: V) -> V:
         f.call(name, "void", [begin, stride, _number(f, live), memory])
         parts.append(f.load(part, memory, min(64, each * size)))
     return f.concatenated(parts)
+
+
+def _of_a_register(f: Function, type_: str) -> int:
+    """Returns the lanes of an access of elements that AVX masks: those of a register. Of more LLVM 22 makes two, of which one
+    has no mask where it knows that none of its lanes is live."""
+    n, features = lanes(type_), f.module.features
+    if "avx" not in features or "avx512f" in features or element(type_) == "ptr" or bits(element(type_)) < 32:
+        return n
+    return min(n, REGISTER * 8 // bits(element(type_)))
 
 
 def known_lanes(mask: V) -> tuple[bool, ...] | None:

@@ -167,3 +167,11 @@ def test_extremes_of_rows_with_elements_apart(dtype: str) -> None:
 def test_rows_times_transposed_matrices(shape: tuple[int, ...]) -> None:
     x, w = RNG.standard_normal(shape).astype(np.float32), RNG.standard_normal((7, shape[-1])).astype(np.float32)
     np.testing.assert_allclose(compiled(lambda x, w: x @ jn.transpose(w), x, w), x @ w.T, rtol=1e-4, atol=1e-4)
+
+
+def test_vectors_of_two_registers_of_which_one_is_dead() -> None:
+    """LLVM 22 loads the lanes of a register without a mask where it knows that none of them is live."""
+    for extent in (57, 58, 60, 61):
+        x = (RNG.standard_normal((1, extent)) + 1j * RNG.standard_normal((1, extent))).astype(np.complex64)
+        found = compiled(lambda x: jn.pad(jn.stack([jn.imag(x), jn.flip(jn.imag(x), 1)], 0), ((0, 0), (16, 0), (0, 0))), x)
+        np.testing.assert_array_equal(found, np.pad(np.stack([x.imag, x.imag[:, ::-1]]), ((0, 0), (16, 0), (0, 0))))
