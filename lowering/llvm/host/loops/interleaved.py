@@ -67,7 +67,7 @@ def read_along(ev: Evaluator, value: Node, along: int, across: int) -> list[bool
             continue
         is_plane = column is None or stride_of(node.pointers, column) != 1
         step, size = stride_of(node.pointers, row), memory_size(node.pointers.pointee)
-        is_near = are_in_pieces(ev.f.module, size, step or 0) or are_few_apart(ev.f.module, size, step or 0, [], ZERO)
+        is_near = are_in_pieces(ev.f.module, size, step or 0, few=True) or are_few_apart(ev.f.module, size, step or 0, [], ZERO)
         if step != 1 and not is_plane and not is_near:
             return None
         found.append(is_plane)

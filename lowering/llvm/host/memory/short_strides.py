@@ -23,8 +23,10 @@ MAX_APART = {1: 8, 2: 8, 4: 8, 8: 4}
 by one, at addresses that are known: those of a gather would first be taken out of registers."""
 
 
-def are_in_pieces(module: Module, size: int, stride: int) -> bool:
-    """Whether elements of `size` bytes, `stride` apart, are loaded so."""
+def are_in_pieces(module: Module, size: int, stride: int, few: bool = False) -> bool:
+    """Whether elements of `size` bytes, `stride` apart, are loaded so. few: several at a time."""
+    if few and stride > MAX_APART.get(size, 0):
+        return False
     return stride >= 2 and size in MAX_APART and "avx2" in module.features and "avx512f" not in module.features
 
 
