@@ -32,13 +32,29 @@ def are_in_pieces(module: Module, size: int, stride: int, few: bool = False) -> 
 
 def load_in_pieces(f: Function, pointer: V, mask: V | None, type_: str, stride: int, align: int) -> V:
     """Emits the vector `type_` of elements `stride` apart from a pointer on, zero where the mask is false."""
-    item, n = element(type_), lanes(type_)
-    size = bits(item) // 8
     known = None if mask is None else known_lanes(mask)
     if known is not None and not any(known):
         return zero(type_)
-    if mask is not None and (known is None or not all(known)):
+    if known is not None and not all(known):
+        assert mask is not None
         return gather_lanes(f, type_, pointer, i64(stride), mask)
+    if mask is None or known is not None:
+        return _loaded(f, pointer, type_, stride, align)
+    whole, part, done = f.label("whole"), f.label("part"), f.label("loaded")
+    f.cond_branch(f.intrinsic("vector.reduce.and", [mask], "i1"), whole, part)
+    f.start(whole)
+    together = _loaded(f, pointer, type_, stride, align)
+    f.branch(done)
+    f.start(part)
+    apart = gather_lanes(f, type_, pointer, i64(stride), mask)
+    f.branch(done)
+    f.start(done)
+    return f.phi(type_, [(together, whole), (apart, part)])
+
+
+def _loaded(f: Function, pointer: V, type_: str, stride: int, align: int) -> V:
+    item, n = element(type_), lanes(type_)
+    size = bits(item) // 8
     if stride > MAX_APART[size]:
         found = zero(type_)
         for lane in range(n):
