@@ -137,7 +137,7 @@ class Evaluator:
                 return self._affine(node, coordinates)
             case Map() if always(self, node, coordinates):
                 return TRUE
-            case Map(elem="i1") if never(self, node, coordinates):
+            case Map(op="arith.cmpi") if never(self, node, coordinates):
                 return FALSE
             case Map(op="arith.select") if always(self, node.operands[0], coordinates):
                 return self.at(node.operands[1], coordinates, mask)

@@ -260,9 +260,8 @@ class LoopNests:
         """Returns the pieces in which rows are visited one after the other; none where they are not cut."""
         if past or not self.ev.target.has_short_vectors or operations(self.ev, nodes) > CUT_OPERATIONS:
             return []
-        if not self._may_start_anywhere(nodes, shape, inner):
-            return []
-        return pieces_of_rows(self.ev, nodes, inner, shape[inner], n, bounds)
+        found = pieces_of_rows(self.ev, nodes, inner, shape[inner], n, bounds)
+        return found if found and self._may_start_anywhere(nodes, shape, inner) else []
 
     def _is_long(self, nodes: Sequence[Node]) -> bool:
         return work(nodes) > _LONG
@@ -347,7 +346,7 @@ class LoopNests:
                         with known_in(ev, piece, here, coordinate.loop):
                             effect(here, mask)
 
-                    visit_pieces(ev, pieces, n, unroll, rest, within)
+                    visit_pieces(ev, pieces, ev.extent(shape[inner], bounds, inner)[1], n, unroll, rest, within)
                     return
                 once = unroll == 1 and not whole and self._is_long(nodes) and ev.target.has("avx512f")  # masks are free
                 vector_loop(ev, shape[inner], bounds, inner, n, unroll, body, (), first, beyond, once, rest)

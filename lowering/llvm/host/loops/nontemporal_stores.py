@@ -17,21 +17,31 @@ from .coordinates import Bound, Coordinates
 
 
 def lies_along(ev: Evaluator, node: Node | None, dim: int | None) -> bool:
-    """Whether everything that a value takes from scratch is contiguous, or the same, along its dimension `dim`."""
-    found = ev.replacement.get(id(node))
-    if found is not None:
-        node = found[1]
-    match node:
-        case Stored():
-            return dim is None or node.strides[dim] in (0, 1)
-        case Flattened():
-            return False
-        case Map():
-            return all(lies_along(ev, operand, dim) for operand in node.operands)
-        case View():
-            return lies_along(ev, node.source, node.dims.index(dim) if dim in node.dims else None)
-        case Load():
-            return all(lies_along(ev, part, dim) for part in (node.pointers.rest, node.mask, node.other))
+    """Whether everything that a value takes from scratch is contiguous, or the same, along its dimension `dim`.
+
+    Each part is looked at once: masks share parts over many levels.
+    """
+    stack, seen = [(node, dim)], set[tuple[int, int | None]]()
+    while stack:
+        part, along = stack.pop()
+        found = ev.replacement.get(id(part))
+        if found is not None:
+            part = found[1]
+        if (id(part), along) in seen:
+            continue
+        seen.add((id(part), along))
+        match part:
+            case Stored():
+                if along is not None and part.strides[along] not in (0, 1):
+                    return False
+            case Flattened():
+                return False
+            case Map():
+                stack += [(operand, along) for operand in part.operands]
+            case View():
+                stack.append((part.source, part.dims.index(along) if along in part.dims else None))
+            case Load():
+                stack += [(each, along) for each in (part.pointers.rest, part.mask, part.other)]
     return True
 
 

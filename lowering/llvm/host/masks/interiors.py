@@ -90,13 +90,15 @@ def _comparisons(ev: Evaluator, nodes: Sequence[Node], inner: int) -> list[Compa
     return found
 
 
-def visit_pieces(ev: Evaluator, pieces: Sequence[Piece], n: int, unroll: int, rest: int, visit: Visit) -> None:
+def visit_pieces(
+    ev: Evaluator, pieces: Sequence[Piece], implied: set[str], n: int, unroll: int, rest: int, visit: Visit
+) -> None:
     """Visits a row piece by piece, in vectors of n lanes, `unroll` at a time, and the end of each in such of `rest` lanes,
-    under a mask where they do not fill the last one."""
+    under a mask where they do not fill the last one. implied: the limits of the whole row."""
     f, s = ev.f, ev.s
     step = n * unroll
     for piece in pieces:
-        loop = ev.open_loop(set())
+        loop = ev.open_loop(implied)
         length = s.max(s.sub(piece.end, piece.begin), ZERO)
         starts = [piece.begin, s.add(piece.begin, s.round_down(length, step)), s.add(piece.begin, s.round_down(length, n))]
         ends = [*starts[1:], s.add(piece.begin, length)]

@@ -45,18 +45,24 @@ def always(ev: Known, node: Node, coordinates: Coordinates) -> bool:
 
 
 def never(ev: Known, node: Node, coordinates: Coordinates) -> bool:
-    """Returns whether it is known that a condition holds nowhere."""
-    if node.elem != "i1":
-        return False
-    if ev.denied and ev.key_of(node, coordinates) in ev.denied:
-        return True
-    match node:
-        case Map(op="arith.cmpi") if "bound" in node.attrs or "begin" in node.attrs:
-            return _outcome(node, coordinates) is False
-        case Map(op="arith.andi"):
-            return any(never(ev, part, coordinates) for part in conjuncts(node))
-        case View():
-            return never(ev, node.source, ev.through(node, coordinates))
+    """Returns whether it is known that a condition holds nowhere. Each part is looked at once: masks share parts over many
+    levels."""
+    stack, seen = [(node, coordinates)], set[tuple[int, Coordinates]]()
+    while stack:
+        part, here = stack.pop()
+        if part.elem != "i1" or (id(part), here) in seen:
+            continue
+        seen.add((id(part), here))
+        if ev.denied and ev.key_of(part, here) in ev.denied:
+            return True
+        match part:
+            case Map(op="arith.cmpi") if "bound" in part.attrs or "begin" in part.attrs:
+                if _outcome(part, here) is False:
+                    return True
+            case Map(op="arith.andi"):
+                stack += [(operand, here) for operand in part.operands]
+            case View():
+                stack.append((part.source, ev.through(part, here)))
     return False
 
 
