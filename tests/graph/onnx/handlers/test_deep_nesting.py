@@ -51,7 +51,7 @@ INSIDE = {
     "a size that data decides": "z0 = NonZero (x) z1 = Cast <to = 1> (z0) y0 = Squeeze (z1, zero1)",
     "nothing particular": "y0 = Tanh (x)",
 }
-SECONDS = 5.0
+SECONDS = 15.0
 """Of processor time; twice as long for each level would be hours."""
 
 
