@@ -47,7 +47,8 @@ def test_products_of_codes_that_become_codes(a: str, b: str, is_one: bool) -> No
 def test_scales_of_rows_stay_apart() -> None:
     inputs = [
         codes("uint8", 3, 6), np.array([0.05, 0.1, 0.2], np.float32), np.full((), 7, np.uint8),
-        code_weights(RNG, np.int8, 6, 5), np.array(0.02, np.float32), np.array(1, np.int8), np.array(0.3, np.float32), np.array(3, np.uint8),
+        code_weights(RNG, np.int8, 6, 5), np.array(0.02, np.float32), np.array(1, np.int8), np.array(0.3, np.float32),
+        np.array(3, np.uint8),
     ]  # fmt: skip
     graph, arrays = imported("QLinearMatMul", inputs, (1, 2, 3, 4, 5, 6, 7))
     assert agrees(graph, arrays, steps=1)[0] == "MatMulInteger"
