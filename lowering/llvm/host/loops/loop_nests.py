@@ -380,8 +380,8 @@ class LoopNests:
         if pointers.rest is not None:
             nodes.append(pointers.rest)
         is_of_halves = isinstance(value, Map) and value.op == JOINED and ev.target.has_short_vectors
-        stored = "i32" if is_of_halves else pointers.pointee
-        anchor = Load(pointers.shape, stored, pointers, None, None)  # hoists the row pointer
+        elem = "i32" if is_of_halves else pointers.pointee  # whose lanes fill a register
+        anchor = Load(pointers.shape, elem, pointers, None, None)  # hoists the row pointer
         size = memory_size(pointers.pointee)
         inner = self.inner_dim(pointers.shape)
         contiguous = ev.is_affine(pointers, inner) and stride_of(pointers, inner) == 1

@@ -1,7 +1,8 @@
 """Finds extremes and their positions (argmax, argmin): every lane keeps its best value and where the vector began that had it.
 
 A pass over pairs of values and 64-bit positions takes half a vector at a time, and every step waits for the one before it.
-Lines with a NaN, and those in which nothing beats the neutral value, are looked through once more.
+Lines with a NaN, and those in which nothing beats the neutral value, are looked through once more. Where vectors are short and
+lines are long, lanes keep no positions: the extreme is found first, and then where it is, up to the vectors that have it.
 """
 
 from __future__ import annotations
