@@ -1,16 +1,15 @@
 """Instructions of AVX-512 that elementary functions are made of: tables in registers, powers of two, parts of floats.
 
-All take lanes that fill one register. `by_register` cuts other vectors into such, or repeats their lanes, so that a function
-has the same bits in any number of lanes, one included.
+All take lanes that fill one register; `by_register` cuts other vectors into such.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 
 from .. import values
 from ..values import V, const, i32
+from . import registers
 from .angle_reduction import choose_rare
 from .lanes import Lanes, Number
 from .tables_of_16 import LOG_INVERSES
@@ -29,20 +28,7 @@ def serves(lane: Lanes) -> bool:
 
 def by_register(lane: Lanes, emit: Callable[..., V], *operands: V) -> V:
     """Returns `emit(lanes of one register, *operands)` for vectors of any length."""
-    fn, n, full = lane.fn, lane.n, 512 // lane.width
-    whole = Lanes(fn, values.vector(lane.element, full), not_positive=lane.not_positive)
-    if n == full:
-        return emit(whole, *operands)
-    if n == 1:
-        return fn.extract(emit(whole, *[fn.splat(v, full) for v in operands]), 0)
-    if n < full:  # the lanes again: what is rare in no lane stays rare
-        y = emit(whole, *[fn.shuffle(v, v, [i % n for i in range(full)]) for v in operands])
-        return fn.shuffle(y, y, range(n))
-    parts = [emit(whole, *[fn.shuffle(v, v, range(i, i + full)) for v in operands]) for i in range(0, n, full)]
-    while len(parts) > 1:
-        length = values.lanes(parts[0].type)
-        parts = [fn.shuffle(a, b, range(2 * length)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-    return parts[0]
+    return registers.by_register(lane, 512, emit, *operands)
 
 
 def _all(lane: Lanes) -> V:
@@ -55,10 +41,7 @@ def _name(lane: Lanes, name: str) -> str:
 
 def look_up(lane: Lanes, numbers: Sequence[float], index: V) -> V:
     """Returns the number at each index, of which the lowest bits count: as many numbers as one register has or two."""
-    n = lane.n
-    code, integer = ("<d", "<q") if lane.width == 64 else ("<f", "<i")
-    bits = [int(struct.unpack(integer, struct.pack(code, x))[0]) for x in numbers]
-    parts = [lane.float_of(values.int_vector(bits[i : i + n], f"i{lane.width}")) for i in range(0, len(bits), n)]
+    parts = registers.table(lane, numbers)
     if len(parts) == 1:
         name = "permvar.df.512" if lane.width == 64 else "permvar.sf.512"
         return lane.fn.target_intrinsic(f"llvm.x86.avx512.{name}", [parts[0], index], lane.type)

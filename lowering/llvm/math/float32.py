@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from ..values import V
-from . import avx512, avx512_angles, avx512_float32, avx512_pieces
+from . import avx512, avx512_angles, avx512_float32, pieces
 from . import tables as table
 from .angle_reduction import choose_rare, large_angle_f32
 from .lanes import Lanes
@@ -255,8 +255,9 @@ def exp_fast_saturating(lane: Lanes, x: V) -> V:
 
 @recipe("tanh", "float", instructions=20)
 def tanh(lane: Lanes, x: V) -> V:
-    if avx512.serves(lane):
-        return avx512.by_register(lane, avx512_pieces.tanh, x)
+    picked = pieces.tanh(lane, x)
+    if picked is not None:
+        return picked
     a = lane.abs(x)
     square = lane.mul(x, x)
     small = lane.fma(lane.mul(square, a), lane.poly(square, table.TANH_32), a)
@@ -294,8 +295,9 @@ def erf_fast(lane: Lanes, x: V, divide: Divide | None = None) -> V:
 
 @recipe("erf", "float", instructions=24)
 def erf(lane: Lanes, x: V) -> V:
-    if avx512.serves(lane):
-        return avx512.by_register(lane, avx512_pieces.erf, x)
+    picked = pieces.erf(lane, x)
+    if picked is not None:
+        return picked
     a = lane.abs(x)
     square = lane.mul(x, x)
     small = lane.fma(x, lane.poly(square, table.ERF_SMALL_32), x)

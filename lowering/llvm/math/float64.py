@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ..values import V
-from . import avx512, avx512_float64, avx512_pieces
+from . import avx512, avx512_float64, pieces
 from . import tables as table
 from .angle_reduction import choose_rare, large_angle_f64
 from .float32 import pow_sign_and_domain
@@ -117,16 +117,21 @@ def _log_domain(lane: Lanes, x: V, y: V, pole: float) -> V:
 
 
 def _log_combine(lane: Lanes, k: V, f: V, f_low: V | float = 0.0) -> V:
-    """Computes k ln2 + log1p(f + f_low).
+    """Computes k ln2 + log1p(f + f_low)."""
+    half_square, rest = _log1p_parts(lane, f, lane.fma(k, table.LN2_SHORT_64[1], f_low))
+    return lane.fma(k, table.LN2_SHORT_64[0], lane.sub(f, lane.sub(half_square, rest)))
 
-    log1p(f) = f - (f^2/2 - s (f^2/2 + z R(z))), s = f / (2 + f), z = s^2.
+
+def _log1p_parts(lane: Lanes, f: V, more: V | None = None) -> tuple[V, V]:
+    """Returns f²/2 and what log1p(f) and more are beyond f - f²/2, for 1 + f in [√(1/2), √2].
+
+    log1p(f) = f - (f²/2 - s (f²/2 + z R(z))), s = f / (2 + f), z = s².
     """
     half_square = lane.mul(lane.mul(f, f), 0.5)
     s = lane.div(f, lane.add(f, 2.0))
     z = lane.mul(s, s)
     series = lane.fma(z, lane.poly(z, table.LOG_64), half_square)
-    rest = lane.fma(s, series, lane.fma(k, table.LN2_SHORT_64[1], f_low))
-    return lane.fma(k, table.LN2_SHORT_64[0], lane.sub(f, lane.sub(half_square, rest)))
+    return half_square, lane.mul(s, series) if more is None else lane.fma(s, series, more)
 
 
 @recipe("log", "double")
@@ -185,9 +190,18 @@ def _log2_pair(lane: Lanes, x: V) -> tuple[V, V]:
 
 @recipe("log2", "double")
 def log2(lane: Lanes, x: V) -> V:
+    """Computes k + log1p(f) / ln2 with the logarithm and the quotient in two parts, within 0.6 ulp."""
     if avx512.serves(lane):
         return avx512.by_register(lane, avx512_float64.log2, x)
-    return _log_domain(lane, x, _log2_pair(lane, x)[0], 0.0)
+    k, f = _log_reduce(lane, x)
+    half_square, rest = _log1p_parts(lane, f)
+    high, low = lane.fast_two_sum(f, lane.neg(half_square))
+    low = lane.add(low, rest)
+    log2e, log2e_low = table.LOG2E_64
+    quotient, lost = lane.two_product(high, log2e)
+    lost = lane.add(lost, lane.fma(low, log2e, lane.mul(high, log2e_low)))
+    total, more = lane.fast_two_sum(k, quotient)
+    return _log_domain(lane, x, lane.add(total, lane.add(more, lost)), 0.0)
 
 
 @recipe("pow", "double")
@@ -243,19 +257,26 @@ def sigmoid(lane: Lanes, x: V) -> V:
 
 @recipe("tanh", "double")
 def tanh(lane: Lanes, x: V) -> V:
-    """Computes a + a^3 P(a^2) up to 1, 1 - 2 z / (1 + z) with z = exp(-2a) above."""
-    a = lane.abs(x)
-    square = lane.mul(a, a)
-    small = lane.fma(lane.mul(square, a), lane.poly(square, table.TANH_64), a)
-    z = _exp_normal(lane, lane.mul(lane.at_most(a, 20.0), -2.0))
-    large = lane.sub(1.0, lane.div(lane.add(z, z), lane.add(z, 1.0)))
-    return lane.copysign(lane.select(lane.cmp("olt", a, 1.0), small, large), x)
+    """Computes e / (e + 2) with e = exp(2 |x|) - 1, both in two parts, up to where it is 1; within 1.9 ulp."""
+    biased, r = _exp_reduce(lane, lane.mul(lane.at_most(lane.abs(x), 20.0), 2.0), 1023.0)
+    p = lane.fma(lane.mul(r, r), lane.poly(r, table.EXPM1_64), r)
+    power = lane.float_of(lane.iop("shl", biased, 52))
+    less, more = lane.sub(power, 1.0), lane.add(power, 1.0)
+    top, bottom = lane.fma(power, p, less), lane.fma(power, p, more)
+    top_low = lane.fma(power, p, lane.sub(less, top))
+    bottom_low = lane.fma(power, p, lane.sub(more, bottom))
+    reciprocal = lane.div(1.0, bottom)
+    quotient = lane.mul(top, reciprocal)
+    opposite = lane.neg(quotient)
+    rest = lane.add(lane.fma(opposite, bottom, top), lane.fma(opposite, bottom_low, top_low))
+    return lane.copysign(lane.fma(rest, reciprocal, quotient), x)
 
 
 @recipe("erf", "double")
 def erf(lane: Lanes, x: V) -> V:
-    if avx512.serves(lane):
-        return avx512.by_register(lane, avx512_pieces.erf, x)
+    picked = pieces.erf(lane, x)
+    if picked is not None:
+        return picked
     a = lane.abs(x)
     square = lane.mul(x, x)
     small = lane.fma(x, lane.poly(square, table.ERF_SMALL_64), x)
