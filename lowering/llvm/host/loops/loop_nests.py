@@ -62,6 +62,9 @@ _STORED_ROW = 128 * CACHE_LINE
 stores that they lie across, and those for lines of the results before them."""
 _LONG = 40
 """The most instructions of a loop's body that is unrolled over several vectors."""
+_CHAIN = 10
+"""The most instructions of a loop's body of which processors with few registers take one vector after the other."""
+_LONG_ROW_VECTORS = 4
 _REGISTERS = 24
 """The most constants for which two vectors at a time leave registers for values."""
 _SHORTEST = 16  # bytes of the shortest store that bypasses the caches
@@ -239,13 +242,24 @@ class LoopNests:
         found = limit if work(nodes) <= 12 else 1 if self._is_long(nodes) else 2
         return found if vectors > limit or found >= vectors else 1
 
-    def lanes(self, nodes: Sequence[Node], dim: int | None = None) -> int:
+    def lanes(self, nodes: Sequence[Node], dim: int | None = None, size: int = 0) -> int:
         """Returns the elements that an iteration takes at once: a vector register, or two where the body is long.
 
         With two, the instructions of both alternate, which hides latencies that reach beyond a core's out-of-order window.
+
+        size: the extent of the dimension along which vectors lie, where bodies that are not as long may alternate, too.
         """
         lanes = self._vector(nodes, dim)
-        return 2 * lanes if self._is_long(nodes) and self._may_alternate(nodes) else lanes
+        if self._may_alternate(nodes):
+            return 2 * lanes if self._is_long(nodes) else lanes
+        return 2 * lanes if self.alternates(nodes, size // lanes) else lanes
+
+    def alternates(self, nodes: Sequence[Node], vectors: int) -> bool:
+        """Whether two vectors at a time are better although registers are few: chains of instructions, in rows long enough.
+
+        Constants lie in memory then.
+        """
+        return vectors >= _LONG_ROW_VECTORS and work(nodes) > _CHAIN and self.ev.target.registers < 32
 
     def _vector(self, nodes: Sequence[Node], dim: int | None = None) -> int:
         """Returns the elements that fill a vector register."""
@@ -318,7 +332,10 @@ class LoopNests:
                 return
         with ExitStack() as stack:
             coordinates = self.outer(stack, shape, inner, bounds, nodes)
-            n = rest = min(self.lanes(nodes, inner), shape[inner])
+            n = rest = min(self.lanes(nodes, inner, shape[inner]), shape[inner])
+            in_turns = self.alternates(nodes, shape[inner] // self._vector(nodes, inner))
+            if in_turns:
+                rest = n // 2
             if 2 * n <= shape[inner] and divides(self.ev, nodes) and not self._is_long(nodes) and self._may_alternate(nodes):
                 n = 2 * n  # divisions of two vectors share a test; what fills up the last vector might fail it
             together = packed(self.ev, nodes, n, stored) if not spilled and n * 4 <= shape[inner] else 1
@@ -338,7 +355,7 @@ class LoopNests:
                     body(coordinate, None, [])
             else:
                 first = ZERO if start is None else start(tuple(coordinates))
-                unroll = max(1, self.unroll(nodes, shape[inner] // n) // together)
+                unroll = 1 if in_turns else max(1, self.unroll(nodes, shape[inner] // n) // together)
                 if stored and start is None and not spilled and (pieces := self._pieces(nodes, shape, inner, n, bounds, whole)):
 
                     def within(coordinate: Coordinate, mask: V | None, piece: Piece) -> None:

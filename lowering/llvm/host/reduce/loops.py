@@ -31,6 +31,8 @@ UNROLLED = 16
 """The longest axis of a reduction across rows that is unrolled."""
 SETS, LONG_SUM = 4, 64
 """Sets of sums, and the vectors from which on they take turns."""
+_IN_TURNS = 8
+"""The fewest vectors of a row of which two are reduced at a time: the last two are not full."""
 BESIDE = 4
 """Vectors that are reduced side by side where each row is picked by a position, or where they are short."""
 
@@ -218,7 +220,10 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
     ev, f = nests.ev, nests.ev.f
     shape = sources[0].shape
     nests.materialize_operands(sources)
-    n = min(nests.lanes(sources), shape[axis])
+    count, _ = ev.extent(shape[axis], bounds, axis)
+    size = integer(count) if is_constant(count) else shape[axis]
+    in_turns = combine.kind not in EXTREMES and size >= _IN_TURNS * nests.lanes(sources)
+    n = min(nests.lanes(sources, size=size if in_turns else 0), shape[axis])
     saved = [(node, ev.scratch(node.shape, node.elem)) for node in nests.reused_values(sources, shape)]
     nests.mark_prefetches(sources, [node for node, _ in saved])
     with ExitStack() as stack:
