@@ -28,7 +28,7 @@ cache."""
 
 
 def column_blocks(
-    nest: Nest, inner: int, reduced: Sequence[int], sizes: dict[int, int], whole: int | None, l2_bytes: int, threads: int
+    nest: Nest, inner: int, reduced: Sequence[int], sizes: dict[int, int], whole: int | None, threads: int
 ) -> tuple[tuple[int, int], ...]:
     """Chooses blocks when a kept axis is the contiguous one: columns side by side, the reduced axis in chunks of rows.
 
@@ -37,20 +37,18 @@ def column_blocks(
     """
     extent = nest.axes[inner].extent
     chunk_axis = max(reduced, key=lambda axis: sizes.get(axis, CHUNK))
-    kinds = {value.attrs["kind"] for value in nest.body if value.op == "reduce"}
-    # Variances, sums that need a sum, are not cut: 2048 x 2048 takes 0.77 ms in wide blocks, and 1.3 in narrow ones.
-    passes = 1 + min(len(kinds), reduction_levels(nest))
     columns = REDUCED_COLUMNS
-    if passes <= 2 and type(extent) is int:
+    # Blocks that are read again are no narrower, although a cache would hold them then: short pieces of rows that lie far apart
+    # do not stream (design note 024, "Columns that are read again").
+    if type(extent) is int:
         columns = min(MAX_REDUCED_COLUMNS, COLUMN_PIECE // min([load.dtype.itemsize for load in nest.loads], default=4))
-    if passes > 2 and type(nest.axes[chunk_axis].extent) is int:  # the column block is read again: keep it in cache
-        columns = max(32, min(REDUCED_COLUMNS, power_of_two(l2_bytes // 2 // (4 * (whole or CHUNK)) + 1) // 2))
     columns = capped(extent, columns)
     if type(extent) is int:
         others = prod([each for axis in range(len(nest.axes)) if axis not in (*reduced, inner)
                        and type(each := nest.axes[axis].extent) is int])  # fmt: skip
         while (
             columns > 16
+            and threads > 1
             and others * -(-extent // columns) < 2 * threads
             and extent * (whole or CHUNK) > 1 << 14
             and not (others == 1 and keeps_busy(extent, columns, threads))

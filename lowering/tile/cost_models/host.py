@@ -278,7 +278,7 @@ def _row_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     }
     whole = prod(sizes.values()) if len(sizes) == len(reduced) else None
     if inner in kept:
-        return column_blocks(nest, inner, reduced, sizes, whole, limits.l2_bytes, limits.threads)
+        return column_blocks(nest, inner, reduced, sizes, whole, limits.threads)
     if whole is not None and whole <= LONGEST_WHOLE_ROW:
         rows = _row_axis(nest, kept, inner)
         order = [axis for axis in reduced if axis != inner] + [inner]
