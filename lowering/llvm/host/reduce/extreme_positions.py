@@ -128,6 +128,11 @@ class _Search:
             source = nests.materialize(source, None, [*bounds, *wanted])
         kept = tuple([shape[d] for d in self.kept])
         memories: list[Stored] = [ev.scratch(kept, elem) for elem in (self.elem, "i64")] if kept else []
+        named = {(bound.dim, bound.limit.operand()) for bound in wanted}
+        if any(bound.dim != axis and (bound.dim, bound.limit.operand()) not in named for bound in bounds):
+            nothing = constant(self.extreme.neutral, self.elem), const(PAST_END, "i64")
+            for memory, outside in zip(memories, nothing, strict=False):
+                nests.materialize(Splat(kept, memory.elem, outside), memory)  # lines that are not visited are read, too
         n = min(ev.lanes_for(self.elem, self.index), shape[axis])
         with ExitStack() as stack:
             coordinates = nests.outer(stack, shape, axis, [*bounds, *wanted], [source])

@@ -77,3 +77,16 @@ def test_an_extreme_beside_its_position_and_both_positions_in_one_pass() -> None
     assert len(model.kernels) == 1
     for ours, numpy in zip(model(x), (x.argmax(0), x.max(0), x.argmin(0)), strict=True):
         assert np.array_equal(ours, numpy, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint64", "uint8", "float16"])
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_lines_of_a_block_that_are_beyond_its_bounds(dtype: str, name: str) -> None:
+    """One extreme of several axes: those of the 25 lines of a block of 32 are compared, and what lies behind them."""
+    for shape in ((5, 5, 4), (3, 3, 40), (7, 11, 8)):
+        x = np.random.default_rng(3).integers(0, 200, shape).astype(dtype)
+        graph = jn.Graph("g", [jn.TensorType(dtype, shape, "x")])
+        turned = jn.permute(graph.inputs[0], (2, 0, 1))
+        graph.output(getattr(jn, name)(jn.reshape(turned, (x.size,)), axis=0))
+        model = jn.compile(graph, "cpu", threads=1, cache=False)
+        assert int(model(x)) == int(getattr(np, name)(x.transpose(2, 0, 1))), shape
