@@ -8,6 +8,7 @@ overlapping stores. Nothing is written that the mask leaves out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from ....promotion.dataclass import dataclass
@@ -55,9 +56,10 @@ def store_lanes(f: Function, value: V, pointer: V, mask: V, align: int) -> None:
             live, part = (f.shuffle(v, v, range(first, first + each)) for v in (mask, value))
             store_lanes(f, part, f.gep(pointer, first, element(value.type)), live, align)
         return
-    if not _is_emulated(f, value.type, mask):
+    emulated = _is_emulated(f, value.type) or _stores_slowly(f, value.type)
+    if not emulated or known_lanes(mask) is not None:
         count = _first_lanes(mask)
-        if count is None or not _is_emulated(f, value.type):
+        if count is None or not emulated:
             f.masked_store(value, pointer, mask, align)
         else:
             _store_first(f, value, pointer, count, align)
@@ -69,6 +71,33 @@ def store_lanes(f: Function, value: V, pointer: V, mask: V, align: int) -> None:
         live, part = (v if each == lanes(value.type) else f.shuffle(v, v, range(first, first + each)) for v in (mask, value))
         f.store(part, memory, REGISTER)
         f.call(name, "void", [f.gep(pointer, first * size), _number(f, live), memory])
+
+
+def store_rows(f: Function, rows: Sequence[tuple[V, V]], live: V, mask: V) -> None:
+    """Stores the first `live` lanes of vectors, at least one, which a mask says too, at their pointers: (vector, pointer)."""
+    type_ = rows[0][0].type
+    item, n, size = element(type_), lanes(type_), bits(element(type_)) // 8
+    if not _stores_slowly(f, type_):
+        for value, pointer in rows:
+            f.masked_store(value, pointer, mask, size)
+        return
+    copies = [f.alloca("i8", n * size) for _ in rows]
+    for (value, _), copy in zip(rows, copies, strict=True):
+        f.store(value, copy, n * size)
+    done, width = f.label("stored"), n // 2
+    while width:
+        long, shorter = f.label("long"), f.label("shorter")
+        f.cond_branch(f.icmp("sge", live, i64(width)), long, shorter)
+        f.start(long)
+        part, last = vector(item, width), f.sub(live, i64(width))
+        for (_, pointer), copy in zip(rows, copies, strict=True):  # two stores overlap
+            f.store(f.load(part, copy, size), pointer, size)
+            f.store(f.load(part, f.gep(copy, last, item), size), f.gep(pointer, last, item), size)
+        f.branch(done)
+        f.start(shorter)
+        width //= 2
+    f.branch(done)
+    f.start(done)
 
 
 def gather_lanes(f: Function, type_: str, pointer: V, stride: V, mask: V) -> V:
@@ -125,6 +154,14 @@ def _is_emulated(f: Function, type_: str, mask: V | None = None) -> bool:
     if "sse2" not in features or "avx512bw" in features or element(type_) == "ptr" or bits(element(type_)) not in (8, 16):
         return False
     return n >= 4 and n & (n - 1) == 0 and (mask is None or known_lanes(mask) is None)
+
+
+def _stores_slowly(f: Function, type_: str) -> bool:
+    """Whether a processor takes 20 cycles to store elements that AVX masks: AMD's before AVX-512, which have SSE4a, too."""
+    features, n = f.module.features, lanes(type_)
+    if not {"avx", "sse4a"} <= features or "avx512f" in features or element(type_) == "ptr" or bits(element(type_)) < 32:
+        return False
+    return n > 1 and n & (n - 1) == 0
 
 
 def _number(f: Function, mask: V) -> V:

@@ -19,6 +19,7 @@ from .....promotion.dataclass import dataclass
 from .....promotion.errors import InternalError
 from ....target import CACHE_LINE
 from ...elementwise import from_memory, memory_element, memory_size, register_element, to_memory
+from ...masks.accesses import store_lanes
 from ...values import ConstantLanes, V, int_vector, integer, vector, zero
 from ..codes.fours import emitted
 from ..evaluate import Evaluator
@@ -354,7 +355,7 @@ class ShortRows:
         if only_first_lane(mask):
             self.f.store(self.f.extract(data, 0), pointer, size)
         elif not isinstance(mask, ConstantLanes) or any(mask.numbers):
-            self.f.masked_store(data, pointer, mask, size)
+            store_lanes(self.f, data, pointer, mask, size)
 
     def _first(self, here: _Location) -> Coordinates:
         """Returns the coordinates of the first row of the iteration, and the first column."""

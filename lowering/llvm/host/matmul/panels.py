@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from .....promotion.dataclass import dataclass
 from ...ir import Function, Loop
+from ...masks.accesses import store_rows
 from ...module import Module
 from ...values import V, i64, vector, zero
 from ..loops.coordinates import memory_size_of
@@ -362,12 +363,15 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
     if unroll > 1:
         with f.loop(bulk, k, 1, state.results) as state:
             steps(state, 1)
+    ends = []
     for r in range(mr):
         for v in range(vectors):
             found, there = state.results[r * vectors + v], f.gep(results[r], v * n, element)
             if panel.within and mask is not None and v == vectors - 1:
-                f.masked_store(found, there, mask, size)
+                ends.append((found, there))
             else:
                 f.store(found, there, size)
+    if ends and mask is not None:
+        store_rows(f, ends, rest[0], mask)
     f.ret()
     return f
