@@ -14,7 +14,7 @@ from contextlib import ExitStack
 
 from .....promotion.dataclass import dataclass
 from ...elementwise import constant
-from ...values import V, const, i64, is_float, lanes, vector
+from ...values import TRUE, V, const, i64, is_float, lanes, vector
 from ..loops.coordinates import Bound, Coordinate, Coordinates, decompose_mask
 from ..loops.invariants import spread
 from ..loops.loop_nests import LoopNests
@@ -23,6 +23,7 @@ from ..masks.carried_masks import all_hold, carried
 from ..nodes import Affine, Map, Node, Splat, Stored, cost
 from ..scalars import ZERO, is_constant
 from .combine import Combine
+from .extremes import halves
 
 SEARCHED = 4
 """Vectors that are looked at before a branch."""
@@ -161,7 +162,10 @@ class _Search:
         return list(memories) or [Splat((), elem, value) for elem, value in zip((self.elem, "i64"), results, strict=True)]
 
     def _beyond(self) -> V:
-        return const((1 << (63 if self.index == "i64" else 31)) - 1, self.index)
+        return const(self._beyond_number(), self.index)
+
+    def _beyond_number(self) -> int:
+        return (1 << (63 if self.index == "i64" else 31)) - 1
 
     def _beats(self, a: V, b: V) -> V:
         """Emits whether a is beyond b; NaN is not."""
@@ -182,26 +186,26 @@ class _Search:
         nests, ev, f = self.nests, self.ev, self.f
         floats = self.elem in _FLOAT_ELEMENTS
 
+        apart = self._is_searched_apart(n)
+        wide = 2 * n if apart and floats else n  # a comparison looks for NaN in two vectors
+
         def body(coordinate: Coordinate, mask: V | None, state: list[V]) -> list[V]:
-            value = f.splat(ev.at(source, at(coordinate), mask), n)
-            beats = self._beats(value, state[0])
+            value = f.splat(ev.at(source, at(coordinate), mask), wide)
             if mask is not None:
-                beats = f.binary("and", beats, mask)
+                value = f.select(mask, value, neutral)
+            beats = self._beats(value, state[0])
             new = [f.select(beats, value, state[0])]
             if not apart:
                 new.append(f.select(beats, f.splat(self._start(coordinate), n), state[1]))
             if floats:
-                ordered = f.fcmp("ord", value, value)
-                if mask is not None:
-                    ordered = f.select(mask, ordered, const(True, vector("i1", n)))
-                new.append(f.binary("and", state[-1], carried(ev, ordered)))
+                low, high = (value, value) if wide == n else halves(f, value, n)
+                new.append(f.binary("and", state[-1], carried(ev, f.fcmp("ord", low, high))))
             return new
 
-        apart = self._is_searched_apart(n)
-        neutral, beyond = constant(self.extreme.neutral, self.elem, n), f.splat(self._beyond(), n)
+        neutral, beyond = constant(self.extreme.neutral, self.elem, wide), f.splat(self._beyond(), n)
         first = [neutral, *([] if apart else [beyond]), *([carried(ev, const(True, vector("i1", n)))] if floats else [])]
-        unroll = nests.unroll([source], self.shape[self.axis] // n)
-        copies = vector_loop(ev, self.shape[self.axis], bounds, self.axis, n, unroll, body, first)
+        unroll = max(1, nests.unroll([source], self.shape[self.axis] // n) // (wide // n))
+        copies = vector_loop(ev, self.shape[self.axis], bounds, self.axis, wide, unroll, body, first)
         best = copies[0][0]
         for other in copies[1:]:
             best = f.select(self._beats(other[0], best), other[0], best)
@@ -230,32 +234,48 @@ class _Search:
         less time."""
         return self.ev.target.has_short_vectors and n > 1 and self.shape[self.axis] > 2 * SEARCHED * n
 
-    def _vector_of(
-        self, source: Node, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], n: int, target: V
-    ) -> V:
-        """Emits a search for some vectors of a line, one of whose elements is its extreme, or NaN; returns where they begin, or
-        the rest of the line that has not so many."""
+    def _search(
+        self, source: Node, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], n: int, best: V
+    ) -> tuple[V, V]:
+        """Emits a search of a line, some vectors at a time, for an element that is its extreme.
+
+        Returns where the rest of the line begins that has not so many vectors, or its end where there was one before, and the
+        first one's position, beyond all positions where there was none. Of a line with a NaN all is the rest.
+        """
         ev, f, s = self.ev, self.f, self.ev.s
         count, implied = ev.extent(self.shape[self.axis], bounds, self.axis)
         step, loop = SEARCHED * n, ev.open_loop(implied)
-        head, look, following, done = (f.label(name) for name in ("search", "look", "following", "found"))
-        before = f.block
-        f.branch(head)
+        head, look, following, found, done = (f.label(name) for name in ("search", "look", "following", "found", "searched"))
+        before, target, nowhere = f.block, f.splat(best, n), i64(self._beyond_number())
+        ends = [(ZERO, nowhere, before)] if is_float(best.type) else []
+        if ends:
+            f.cond_branch(f.fcmp("uno", best, best), done, head)
+        else:
+            f.branch(head)
         f.start(head)
         here, further = V(f.fresh("c"), "i64"), V(f.fresh("c"), "i64")
         f.emit(f"{here.operand()} = phi i64 [ 0, %{before} ], [ {further.operand()}, %{following} ]")
         f.cond_branch(f.icmp("sle", f.add(here, i64(step)), count), look, done)
         f.start(look)
         with ev.scope():
-            several = [at(Coordinate(here, i * n, n, loop)) for i in range(SEARCHED)]
-            found = [self._is_extreme(f.splat(ev.at(source, each), n), target) for each in several]
-        some = functools.reduce(lambda a, b: f.binary("or", a, b), found)
-        f.cond_branch(f.intrinsic("vector.reduce.or", [some], "i1"), done, following)
+            several = [f.splat(ev.at(source, at(Coordinate(here, i * n, n, loop))), n) for i in range(SEARCHED)]
+            same = [f.fcmp("oeq", each, target) if ends else f.icmp("eq", each, target) for each in several]
+        some = functools.reduce(lambda a, b: f.binary("or", a, b), same)
+        f.cond_branch(f.intrinsic("vector.reduce.or", [some], "i1"), found, following)
         f.start(following)
         f.emit(f"{further.operand()} = add i64 {here.operand()}, {step}")
         f.branch(head)
+        f.start(found)
+        number = f.bitcast(f.concatenated(same), f"i{step}")
+        within = f.intrinsic("cttz", [number, TRUE], number.type)
+        within = within if step == 64 else f.cast("zext" if step < 64 else "trunc", within, "i64")
+        first = f.add(here, within)
+        f.branch(done)
         f.start(done)
-        return s.min(here, count)
+        ends += [(here, nowhere, head), (count, first, found)]
+        rest = f.phi("i64", [(rest, block) for rest, _, block in ends])
+        position = f.phi("i64", [(position, block) for _, position, block in ends])
+        return s.min(rest, count), position if self.index == "i64" else f.cast("trunc", position, "i32")
 
     def _is_extreme(self, value: V, target: V) -> V:
         """Returns the lanes that are the extreme of a line, or NaN."""
@@ -279,10 +299,10 @@ class _Search:
         beyond = [f.splat(self._beyond(), n)]
         if self._is_searched_apart(n):
             count, implied = ev.extent(self.shape[self.axis], bounds, self.axis)
-            begin, loop = self._vector_of(source, at, bounds, n, target), ev.open_loop(implied)
-            end = ev.s.min(ev.s.add(begin, ev.s.constant(SEARCHED * n)), count)
-            with f.loop(begin, end, n, beyond) as state, ev.scope():
-                mask = ev.lane_mask(state.index, end, n)
+            begin, first = self._search(source, at, bounds, n, best)
+            loop = ev.open_loop(implied)
+            with f.loop(begin, count, n, [f.splat(first, n)]) as state, ev.scope():
+                mask = ev.lane_mask(state.index, count, n)
                 state.next = body(Coordinate(state.index, 0, n, loop), mask, list(state.values))
             copies = [list(state.results)]
         else:
