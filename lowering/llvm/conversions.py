@@ -254,14 +254,20 @@ def float_to_int_saturating(fn: Function, x: V, to: str, signed: bool) -> V:
     _expect(x, "float", "double")
     target = with_element(x.type, f"i{bits}")
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
-    if bits <= 16:
+    if bits <= 16 or (bits == 32 and signed and values.element(x.type) == "double"):
         # Both ends are floats: clamp, then convert through i32.
         bottom, top = values.const(low, x.type), values.const(high, x.type)
         x = fn.select(fn.fcmp("ogt", x, top), top, x)
         x = fn.select(fn.fcmp("olt", x, bottom), bottom, x)
         x = fn.select(fn.fcmp("ord", x, x), x, values.const(0, x.type))
         whole = fn.cast("fptosi", x, with_element(x.type, "i32"))
-        return lowest_bit(fn, whole) if bits == 1 else fn.cast("trunc", whole, target)
+        return lowest_bit(fn, whole) if bits == 1 else whole if bits == 32 else fn.cast("trunc", whole, target)
+    if lanes(x.type) > 1 and "avx512f" not in fn.module.features and "sse4.1" in fn.module.features:
+        if bits == 64:
+            wide = with_element(x.type, "double")
+            return _to_halves(fn, x if x.type == wide else fn.cast("fpext", x, wide), signed)
+        if not signed:
+            return _to_unsigned(fn, x)
     limit = values.const(math.ldexp(1.0, bits - 1 if signed else bits), x.type)
     below = fn.fcmp("olt", x, limit)
     # Unsigned: everything above -1 truncates to 0 or more.
@@ -272,6 +278,48 @@ def float_to_int_saturating(fn: Function, x: V, to: str, signed: bool) -> V:
     if signed:
         value = fn.select(fn.fcmp("olt", x, values.const(float(low), x.type)), values.const(low, target), value)
     return value
+
+
+def _clamped_below(fn: Function, x: V, low: float) -> V:
+    """Returns max(x, low), and low for NaN: one instruction."""
+    bottom = values.const(low, x.type)
+    return fn.select(fn.fcmp("ogt", x, bottom), x, bottom)
+
+
+def _to_halves(fn: Function, x: V, signed: bool) -> V:
+    """Converts doubles to i64 as `float_to_int_saturating`, by 32 bits at a time, for processors that convert no vectors.
+
+    Half an integer, added to 2^52, lies in the low bits of the sum.
+    """
+    target = with_element(x.type, "i64")
+    low, high = (-(2.0**63), (1 << 63) - 1) if signed else (0.0, -1)
+    limit = 2.0**63 if signed else 2.0**64
+    whole = fn.intrinsic("trunc", [_clamped_below(fn, x, low)])
+    upper = fn.intrinsic("floor", [fn.binary("fmul", whole, values.const(2.0**-32, x.type))])
+    lower = fn.fma(upper, values.const(-(2.0**32), x.type), whole)
+    ones, room = fn.binary("fadd", upper, values.const(1.5 * 2.0**52, x.type)), values.const(2.0**52, x.type)
+    found = _op(fn, "shl", fn.bitcast(ones, target), 32)
+    below = fn.binary("xor", fn.bitcast(fn.binary("fadd", lower, room), target), fn.bitcast(room, target))
+    found = fn.binary("or", found, below)
+    found = fn.select(fn.fcmp("oge", x, values.const(limit, x.type)), values.const(high, target), found)
+    return fn.select(fn.fcmp("ord", x, x), found, values.zero(target)) if signed else found
+
+
+def _to_unsigned(fn: Function, x: V) -> V:
+    """Converts float or double to u32 as `float_to_int_saturating`, through signed integers: from 2^31 on less that."""
+    target = with_element(x.type, "i32")
+    positive = _clamped_below(fn, x, 0.0)
+    if values.element(x.type) == "double":
+        top, half = values.const(float((1 << 32) - 1), x.type), values.const(-(2.0**31), x.type)
+        whole = fn.intrinsic("trunc", [fn.select(fn.fcmp("ogt", positive, top), top, positive)])
+        return _op(fn, "xor", fn.cast("fptosi", fn.binary("fadd", whole, half), target), -(1 << 31))
+    limit, half = values.const(2.0**32, x.type), values.const(2.0**31, x.type)
+    fits = fn.fcmp("olt", positive, limit)
+    safe = fn.select(fits, positive, values.zero(x.type))
+    far = fn.fcmp("oge", safe, half)
+    near = fn.cast("fptosi", fn.binary("fsub", safe, fn.select(far, half, values.zero(x.type))), target)
+    found = fn.binary("xor", near, fn.select(far, values.const(-(1 << 31), target), values.zero(target)))
+    return fn.select(fits, found, values.const(-1, target))
 
 
 NEAREST = "joinery.nearest_integer"

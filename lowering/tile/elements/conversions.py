@@ -111,30 +111,17 @@ def low_bits(b: BlockBuilder, x: SSAValue, dtype: DType) -> SSAValue:
 
 
 def _float_to_integer(b: BlockBuilder, x: SSAValue, target: DType) -> SSAValue:
-    """Converts a float to an integer. In the block IR, fptosi saturates and maps NaN to 0; types that it does
-    not convert to are clamped here."""
+    """Converts a float to an integer. In the block IR, conversions saturate and map NaN to 0; types that they do not
+    convert to are clamped here."""
     if elem(x.type) in (F16, BF16):
         x = b.cast("arith.extf", x, F32)
-    if target.name == "int64":
-        return b.cast("arith.fptosi", x, I64)
-    if target.kind == "uint" and target.bits == 64:
-        top = like(b, 2.0**63, x)
-        high = b.cmpf("oge", x, top)
-        low_part = b.cast("arith.fptosi", x, I64)
-        low_part = b.binary("arith.maxsi", low_part, like(b, 0, low_part))
-        high_part = b.cast("arith.fptosi", b.binary("arith.subf", x, top), I64)
-        high_part = b.binary("arith.xori", high_part, like(b, -(2**63), high_part))
-        return b.select(high, high_part, low_part)
-    if target.name == "int32":
-        return b.cast("arith.fptosi", x, I32)
-    if target.bits <= 16:  # floats hold both ends, and take fewer instructions to clamp than what else would be converted
-        x = b.binary("arith.maximumf", x, like(b, float(target.min_value), x))
-        x = b.binary("arith.minimumf", x, like(b, float(target.max_value), x))
-        return b.cast("arith.trunci", b.cast("arith.fptosi", x, I32), register_type(target))
-    wide = b.cast("arith.fptosi", x, I64)
-    wide = b.binary("arith.maxsi", wide, like(b, int(target.min_value), wide))
-    wide = b.binary("arith.minsi", wide, like(b, int(target.max_value), wide))
-    return b.cast("arith.trunci", wide, register_type(target))
+    if target.bits > 16:
+        op = "arith.fptosi" if target.kind == "int" else "arith.fptoui"
+        return b.cast(op, x, register_type(target))
+    # Floats hold both ends, and take fewer instructions to clamp than what else would be converted.
+    x = b.binary("arith.maximumf", x, like(b, float(target.min_value), x))
+    x = b.binary("arith.minimumf", x, like(b, float(target.max_value), x))
+    return b.cast("arith.trunci", b.cast("arith.fptosi", x, I32), register_type(target))
 
 
 def _integer_to_float(

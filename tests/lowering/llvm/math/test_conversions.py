@@ -39,11 +39,16 @@ def same_bits_or_nan(got: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_array_equal(got.view(integer)[~nan], expected.view(integer)[~nan])
 
 
+HASWELL_FEATURES = frozenset({"sse2", "sse4.1", "avx", "avx2", "fma", "f16c"})
+"""Features that emitters make use of."""
+
+
 def on_all_targets(emit, inputs, output, lanes=16):
     yield MapKernel(emit, inputs, output, lanes)
     yield MapKernel(emit, inputs, output, 1)
     if host_has_avx2():
         yield MapKernel(emit, inputs, output, 8, HASWELL)
+        yield MapKernel(emit, inputs, output, 8, HASWELL, HASWELL_FEATURES)
 
 
 def round_to_format(value: float, precision: int, smallest: int, largest: float) -> float:
