@@ -26,6 +26,7 @@ from .extents import is_one
 from .groups import (
     Group,
     align,
+    computed_of,
     joined_map,
     merge_correspondence,
     own_axes,
@@ -40,7 +41,8 @@ from .views import is_counting, storage_point, storage_root
 MAX_DEPTH = 96
 """Longest chain of symbols evaluated inline; longer ones are cut by a store, which bounds kernel size and
 recursion."""
-
+MAX_REDUCED_TOGETHER = 8
+"""Most reductions of what is computed of one symbol that are one kernel."""
 MAX_PARTS = 64
 """Most parts of a concatenation that is evaluated where it is read, by one choice after the other; others are stored."""
 
@@ -97,7 +99,7 @@ class Grouping:
         self.direct = [0] * len(symbols)  # mask of the groups whose stores a floating symbol reads
         self.cost = [0] * len(symbols)
         self.depth = [0] * len(symbols)
-        self._reducing: dict[tuple[int, tuple[int, ...]], Group] = {}
+        self._reducing: dict[tuple[int, tuple[str, ...], tuple[int, ...]], Symbol] = {}
         self._absorbed: dict[int, int] = {}  # bit of a group that is part of another one -> bit of that one
         self._next_bit = 1
 
@@ -431,19 +433,17 @@ class Grouping:
                 return
         self.require_stored(operand)
         before = self.require(operand)
-        found = self._reducing.get((operand.id, over))
-        group = None if found is None else self.groups[self._living(found.bit)]
-        if group is None:
+        key = (*computed_of(operand, lambda each: self.in_memory(each) or each.id in self.group_of), over)
+        first = self._reducing.get(key)
+        group = None if first is None else self.groups[self._living(self.group_of[first.id].bit)]
+        if first is None or group is None or len(group.reads) >= MAX_REDUCED_TOGETHER or self.reaches(before, group.bit):
+            self._reducing[key] = symbol
             group = self.new_group("row", before)
             operand_map = own_axes(group, operand.shape)
             group.reduced = tuple([operand_map[d] for d in over if operand_map[d]])
-            self._reducing[operand.id, over] = group
         else:
-            operand_map = next(
-                reads[0]
-                for key, reads in group.reads.items()
-                if self.symbols[key].inputs[0] is operand and tuple(self.symbols[key].attrs["axes"]) == over
-            )
+            self.before[group.bit] |= before
+            operand_map = group.reads[first.id][0]
         self._add_reduction(symbol, group, operand_map, over)
         self.depth[symbol.id] = 0 if self.in_memory(operand) else self.depth[operand.id] + 1
 

@@ -165,6 +165,25 @@ def joined_map(group: Group, shape: tuple[Extent, ...], operands: Sequence[AxisM
     return result if is_distinct(result) else None
 
 
+def computed_of(symbol: Symbol, is_read: Callable[[Symbol], bool]) -> tuple[int, tuple[str, ...]]:
+    """Returns the id of the one symbol that a symbol is computed of elementwise, besides constants, and by which views of it.
+
+    The symbol is the last one that is read from memory, or itself. What is reduced of the same one by one kernel is read once.
+    """
+    views: list[str] = []
+    while symbol.op.kind == "view" or (symbol.op.kind == "map" and not is_read(symbol)):
+        operands = {each.id: each for each in symbol.inputs if each.shape or each.op.kind != "source"}
+        if len(operands) != 1:
+            break
+        (operand,) = operands.values()
+        if symbol.op.kind == "view":
+            views.append(f"{symbol.op.name} {symbol.shape} {sorted(symbol.attrs.items())}")
+        elif operand.shape != symbol.shape:
+            break
+        symbol = operand
+    return symbol.id, tuple(views)
+
+
 def merge_correspondence(
     target: Group,
     source: Group,
