@@ -70,6 +70,13 @@ _REGISTERS = 24
 _SHORTEST = 16  # bytes of the shortest store that bypasses the caches
 
 
+def _compares_positions(node: Node) -> bool:
+    """Whether a node compares positions with a number: it holds up to a limit, or from there on, by which rows are cut."""
+    if not isinstance(node, Map) or node.op != "arith.cmpi":
+        return False
+    return all(isinstance(each, (Affine, Splat)) for each in node.operands) and not reads_memory(node)
+
+
 class LoopNests:
     """Emits the loop nests of one function."""
 
@@ -221,7 +228,8 @@ class LoopNests:
                 source = node.source
                 wider = self._is_spread(node)
                 alone = isinstance(source, Map) and wider and math.prod(source.shape) > 1
-                narrows = alone and self._narrows(source) and not (flat and not reads_memory(source))
+                free = _compares_positions(source) or (flat and not reads_memory(source))
+                narrows = alone and self._narrows(source) and not free
                 if alone and (cost(source) > 10 or narrows):
                     if id(source) not in self.ev.replacement:
                         self.ev.replacement[id(source)] = (source, self.materialize(source), ())
