@@ -328,6 +328,24 @@ CLAMPED = "joinery.clamped"
 """Of a conversion of floats that are NaN or lie in the range of the integers."""
 
 
+POSITIVE = "joinery.positive_integer"
+"""The operation of `positive_integer`."""
+
+
+def positive_integer(fn: Function, x: V, high: int) -> V:
+    """Converts floats that are at most `high`, or NaN, toward zero to integers from 0 on; NaN → 0. LLVM packs those in one
+    instruction where they are shortened."""
+    to, n = with_element(x.type, "i32"), lanes(x.type)
+    if n % 4 == 0:  # what the instruction makes of NaN, and of numbers out of range, is negative
+        each, name = (8, "avx.cvtt.ps2dq.256") if n % 8 == 0 and "avx" in fn.module.features else (4, "sse2.cvttps2dq")
+        parts = [x if n == each else fn.shuffle(x, x, range(first, first + each)) for first in range(0, n, each)]
+        whole = fn.concatenated([fn.target_intrinsic(f"llvm.x86.{name}", [part], values.vector("i32", each)) for part in parts])
+    else:
+        whole = fn.cast("fptosi", _clamped_below(fn, x, 0.0), to)
+    whole = fn.intrinsic("smax", [whole, values.zero(to)])
+    return fn.intrinsic("smin", [whole, values.const(high, to)])
+
+
 def clamped_float_to_int(fn: Function, x: V, to: str) -> V:
     """Converts floats of which it is known that they are in range, or NaN, toward zero; NaN → 0."""
     return fn.select(fn.fcmp("ord", x, x), fn.cast("fptosi", x, to), values.zero(to))

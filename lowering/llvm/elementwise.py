@@ -438,6 +438,8 @@ def emit_map(
             return halves.half(f, xs[0], op == halves.HIGH)
         case halves.JOINED:
             return halves.joined(f, *xs)
+        case conversions.POSITIVE:
+            return conversions.positive_integer(f, xs[0], attrs["high"])
         case conversions.NEAREST:
             return conversions.nearest_integer(f, xs[0], attrs)
         case "tt.extern_elementwise":

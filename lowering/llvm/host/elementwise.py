@@ -15,7 +15,15 @@ from ..values import V, integer, is_integer
 from .codes.fours import sum_of_four
 from .codes.halves import halves
 from .codes.integer_quotients import integer_quotient
-from .codes.nearest import clamped, inverse_of, moved_code, narrowed_code, nearest_code, to_be_rounded
+from .codes.nearest import (
+    clamped,
+    inverse_of,
+    moved_code,
+    narrowed_code,
+    nearest_code,
+    positive_code,
+    to_be_rounded,
+)
 from .context import KernelContext
 from .memory.affine import OPPOSITE, WIDENING, bound_of, fold
 from .memory.offsets import LOWEST, is_static, may_bound, may_widen
@@ -132,6 +140,9 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
         codes = nearest_code(operands[0], k.ev.target) if operands[0].elem == "f32" else None
         if codes is not None:
             return k.shallow(codes)
+        short = positive_code(operands[0], k.ev.target)
+        if short is not None:
+            return k.shallow(short)
         facts[CLAMPED] = True
     return k.shallow(Map(shape, elem, op.name, tuple(operands), facts))
 

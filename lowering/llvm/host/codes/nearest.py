@@ -12,7 +12,7 @@ from typing import Any
 
 from ....target import HostTarget
 from ....tt.facts import IN_RANGE
-from ...conversions import NEAREST
+from ...conversions import NEAREST, POSITIVE
 from ...elementwise import constant
 from ...quotients import division
 from ...values import ConstantFloat
@@ -64,6 +64,21 @@ def _with_constant(node: Node, op: str) -> tuple[Node | None, float | None]:
         value = node.operands[1].value.printed()
         return node.operands[0], value.number if isinstance(value, ConstantFloat) else None
     return None, None
+
+
+def positive_code(node: Node, target: HostTarget) -> Map | None:
+    """Returns what is clamped between 0 and a constant that 16 bits hold as an integer, for processors without AVX-512.
+
+    It is clamped above alone: the conversion makes NaN a negative number, and packing makes these 0.
+    """
+    found = clamped(node)
+    if found is None or not target.is_x86 or target.has("avx512f") or node.elem != "f32" or not isinstance(node, Map):
+        return None
+    source, low, high = found
+    if low != 0 or high != int(high) or not 0 < high < 1 << 16:
+        return None
+    capped = Map(node.shape, node.elem, node.op, (source, node.operands[1]), node.attrs)
+    return Map(node.shape, "i32", POSITIVE, (capped,), {"high": int(high)})
 
 
 def nearest_code(node: Node, target: HostTarget) -> Map | None:
@@ -146,4 +161,4 @@ def moved_code(op: str, node: Node, by: Node) -> Map | None:
     return replace(node, attrs={**node.attrs, **moved})
 
 
-__all__ = ["clamped", "inverse_of", "moved_code", "narrowed_code", "nearest_code", "to_be_rounded"]
+__all__ = ["clamped", "inverse_of", "moved_code", "narrowed_code", "nearest_code", "positive_code", "to_be_rounded"]
