@@ -24,6 +24,7 @@ from .codes.nearest import (
     positive_code,
     to_be_rounded,
 )
+from .codes.short_integers import shortened
 from .context import KernelContext
 from .memory.affine import OPPOSITE, WIDENING, bound_of, fold
 from .memory.offsets import LOWEST, is_static, may_bound, may_widen
@@ -133,6 +134,11 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
         found = halves(op.name, operands, lambda node: id(node) not in k.ev.replacement)
         if found is not None:
             return k.shallow(found)
+    if op.name == "arith.trunci" and elem in ("i8", "i16") and operands[0].elem == "i32":
+        short = shortened(operands[0], lambda node: id(node) in k.ev.replacement)
+        if short is not None and short.elem == elem:
+            return short if not isinstance(short, Map) else k.shallow(short)
+        operands = operands if short is None else [short]
     if op.name == "math.roundeven" and isinstance(operands[0], Map) and id(operands[0]) not in k.ev.replacement:
         operands = [to_be_rounded(operands[0])]
     is_to_i32 = op.name == "arith.fptosi" and elem == "i32" and operands[0].elem in ("f32", "f64")
