@@ -24,6 +24,8 @@ from .vector_loop import vector_loop
 
 MAX_COLUMNS = 16
 """The most elements of rows of which each lane has one; fewer where registers do not hold twice as many vectors."""
+_FEW_COLUMNS = {1: 7, 2: 3}
+"""The most columns of elements of so many bytes that short vectors compute one by one though rows of operands are as short."""
 
 
 def interleaved(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound]) -> Interleaved | None:
@@ -40,15 +42,11 @@ def interleaved(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence
         return None
     if stride_of(pointers, across) != 1 or stride_of(pointers, along) != columns:
         return None
-    if not _is_of_planes(ev, value, along, across):
+    few = _FEW_COLUMNS.get(memory_size(pointers.pointee), 0) if ev.target.has_short_vectors else 0
+    planes = read_along(ev, value, along, across)
+    if planes is None or not (any(planes) or (planes and columns <= few)):
         return None
     return Interleaved(ev, pointers, value, bounds, (along, across), columns)
-
-
-def _is_of_planes(ev: Evaluator, value: Node, along: int, across: int) -> bool:
-    """Whether a value is read along rows, and some of it along rows alone."""
-    planes = read_along(ev, value, along, across)
-    return planes is not None and any(planes)
 
 
 def read_along(ev: Evaluator, value: Node, along: int, across: int) -> list[bool] | None:

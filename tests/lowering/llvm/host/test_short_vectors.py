@@ -175,3 +175,20 @@ def test_vectors_of_two_registers_of_which_one_is_dead() -> None:
         x = (RNG.standard_normal((1, extent)) + 1j * RNG.standard_normal((1, extent))).astype(np.complex64)
         found = compiled(lambda x: jn.pad(jn.stack([jn.imag(x), jn.flip(jn.imag(x), 1)], 0), ((0, 0), (16, 0), (0, 0))), x)
         np.testing.assert_array_equal(found, np.pad(np.stack([x.imag, x.imag[:, ::-1]]), ((0, 0), (16, 0), (0, 0))))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "bool", "float16"])
+@pytest.mark.parametrize(("columns", "kept"), [(4, 3), (3, 2), (8, 3), (6, 5), (16, 4), (8, 7)])
+def test_columns_of_short_rows(dtype: str, columns: int, kept: int) -> None:
+    """Cut rows, and such that meet a row of numbers: each column is a vector of its own."""
+    for rows in (2, 7, 33, 100):
+        x, row = numbers(dtype, rows, columns), numbers(dtype, kept)
+
+        def make(x: Any, row: Any) -> Any:
+            first = x[:, :kept]
+            return jn.where(first == row, first, row), first == row, jn.flip(x[:, -kept:], 1)
+
+        chosen, same, mirrored = compiled(make, x, row)
+        np.testing.assert_array_equal(chosen, np.where(x[:, :kept] == row, x[:, :kept], row))
+        np.testing.assert_array_equal(same, x[:, :kept] == row)
+        np.testing.assert_array_equal(mirrored, x[:, -kept:][:, ::-1])
