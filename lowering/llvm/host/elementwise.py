@@ -135,10 +135,10 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
         if found is not None:
             return k.shallow(found)
     if op.name == "arith.trunci" and elem in ("i8", "i16") and operands[0].elem == "i32":
-        short = shortened(operands[0], lambda node: id(node) in k.ev.replacement)
-        if short is not None and short.elem == elem:
-            return short if not isinstance(short, Map) else k.shallow(short)
-        operands = operands if short is None else [short]
+        lower = shortened(operands[0], lambda node: id(node) in k.ev.replacement)
+        if lower is not None and lower.elem == elem:
+            return k.shallow(lower) if isinstance(lower, Map) else lower
+        operands = operands if lower is None else [lower]
     if op.name == "math.roundeven" and isinstance(operands[0], Map) and id(operands[0]) not in k.ev.replacement:
         operands = [to_be_rounded(operands[0])]
     is_to_i32 = op.name == "arith.fptosi" and elem == "i32" and operands[0].elem in ("f32", "f64")

@@ -102,8 +102,8 @@ class _Shortening:
             source = operands[0]
             return _Known(source if source.elem == "i16" else Map(shape, "i16", op, (source,)), *extended)
         if op == "arith.andi" and (mask := _number(operands[1])) is not None and 0 <= mask < 1 << 16:
-            low = self.low(operands[0])
-            return None if low is None else _Known(Map(shape, "i16", op, (low, _short(operands[1]))), 0, mask)
+            masked = self.low(operands[0])
+            return None if masked is None else _Known(Map(shape, "i16", op, (masked, _short(operands[1]))), 0, mask)
         if op == "arith.select":
             condition, *values = self._condition(operands[0]), *[self.known(operand) for operand in operands[1:]]
             one, other = values
