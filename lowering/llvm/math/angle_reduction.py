@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from .. import ir, values
 from ..ir import Function
 from ..values import Global, V, i64
-from . import tables as table
 from .lanes import Lanes
+from .tables import polynomials as table
 
 _TABLE = "joinery.two_over_pi"
 

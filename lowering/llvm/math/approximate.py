@@ -20,9 +20,9 @@ from ...tt.facts import APPROXIMATE, RECIPROCAL, allows
 from ..ir import Function
 from ..values import V, const, lanes, number_of
 from . import float32 as f32
-from . import tables as table
 from .lanes import Lanes
 from .recipes import recipe
+from .tables import polynomials as table
 
 DIVISIONS = frozenset({"arith.divf"})
 

@@ -12,7 +12,7 @@ from ..values import V, const, i32
 from . import registers
 from .angle_reduction import choose_rare
 from .lanes import Lanes, Number
-from .tables_of_16 import LOG_INVERSES
+from .tables.of_16 import LOG_INVERSES
 
 FEATURES = frozenset({"avx512f", "avx512dq", "avx512bw", "avx512vl"})
 _ROUNDED_BY_MODE = 4

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..values import V
 from .lanes import Lanes
-from .tables import ATAN_SHORT
+from .tables.polynomials import ATAN_SHORT
 
 _HALF_PI, _PI = (1.5707963705062866, -4.371139000186241e-08), (3.1415927410125732, -8.742278000372485e-08)
 # (asin(r) - r) / r^3 in r^2 for 0 <= r <= 1/2: 2^-27.6 of the angle

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from .. import values
 from ..values import V
 from . import avx512
-from . import tables_of_16 as points
 from .angle_reduction import choose_rare
 from .avx512_float64 import SIXTEENTHS
 from .lanes import Lanes
+from .tables import of_16 as points
 
 
 def _in_double(lane: Lanes, compute: Callable[..., V], *operands: V) -> V:

@@ -9,9 +9,9 @@ import math
 
 from ..values import V
 from . import avx512
-from . import tables as table
-from . import tables_of_16 as points
 from .lanes import Lanes
+from .tables import of_16 as points
+from .tables import polynomials as table
 
 # Adding 1.5 * 2^48 rounds a double to a multiple of 1/16 and leaves the sixteenths in the low bits of the sum.
 SIXTEENTHS = 1.5 * 2.0**48

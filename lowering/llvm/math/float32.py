@@ -2,7 +2,7 @@
 
 Two styles: pure float32 (exp, log, erf, tanh, sin, …: the hot ones) and evaluation in double with one final
 rounding (tan, asin, acos, atan, pow: about 0.51 ulp). Methods are the textbook ones (Cody and Waite
-reduction, Muller: Elementary Functions); coefficients are our own fits (`tables`).
+reduction, Muller: Elementary Functions); coefficients are our own fits (`tables/polynomials.py`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from ..values import V
 from . import avx512, avx512_angles, avx512_float32, pieces
-from . import tables as table
 from .angle_reduction import choose_rare, large_angle_f32
 from .lanes import Lanes
 from .recipes import recipe
+from .tables import polynomials as table
 
 # Adding 1.5 * 2^23 rounds a float to an integer and leaves that integer in the low bits of the sum.
 ROUNDER = 12582912.0

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..values import V
-from . import avx2, avx512, tables_of_8, tables_of_pieces
+from . import avx2, avx512
 from .lanes import Lanes
+from .tables import of_8, of_pieces
 
 # Adding 1.5 * 2^mantissa rounds a number to an integer and leaves that integer in the low bits of the sum.
 _ROUNDERS = {"float": 1.5 * 2.0**23, "double": 1.5 * 2.0**52}
@@ -46,26 +47,26 @@ def _odd_in_steps(lane: Lanes, x: V, step: float, end: float, table: Table) -> V
 
 def _erf_512(lane: Lanes, x: V) -> V:
     if lane.width == 64:
-        return _odd_in_steps(lane, x, 0.375, 5.95, tables_of_pieces.ERF_64)
-    return _odd_in_steps(lane, x, 0.125, 3.95, tables_of_pieces.ERF_32)
+        return _odd_in_steps(lane, x, 0.375, 5.95, of_pieces.ERF_64)
+    return _odd_in_steps(lane, x, 0.125, 3.95, of_pieces.ERF_32)
 
 
 def _tanh_512(lane: Lanes, x: V) -> V:
-    return _odd_in_steps(lane, x, 0.2822265625, 9.02, tables_of_pieces.TANH_32)
+    return _odd_in_steps(lane, x, 0.2822265625, 9.02, of_pieces.TANH_32)
 
 
 def _erf_256(lane: Lanes, x: V) -> V:
     def index_of(a: V) -> V:
         return lane.bits(lane.fma(a, 1.0 / 0.527, _ROUNDERS["float"]))
 
-    return _odd(lane, x, 3.95, tables_of_8.ERF, index_of, avx2.look_up)
+    return _odd(lane, x, 3.95, of_8.ERF, index_of, avx2.look_up)
 
 
 def _tanh_256(lane: Lanes, x: V) -> V:
     def index_of(a: V) -> V:
         return lane.iop("lshr", lane.bits(lane.fma(a, 1.55, 1.0)), 22)  # the exponent and one bit: pieces double in width
 
-    return _odd(lane, x, 9.02, tables_of_8.TANH, index_of, avx2.look_up)
+    return _odd(lane, x, 9.02, of_8.TANH, index_of, avx2.look_up)
 
 
 def erf(lane: Lanes, x: V) -> V | None:

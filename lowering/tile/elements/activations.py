@@ -22,7 +22,7 @@ from xdsl.ir import SSAValue
 
 from ....promotion.dtype import DType
 from ...libdevice import elementary
-from ...llvm.math.tables import ATAN_SHORT
+from ...llvm.math.tables.polynomials import ATAN_SHORT
 from ...tt.builder.block_builder import BlockBuilder
 from ...tt.transforms.expression import Expr
 from ...tt.types import F32, F64, elem

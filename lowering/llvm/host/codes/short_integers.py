@@ -17,7 +17,7 @@ from ..nodes import Map, Node, Splat, view
 from ..nodes import View as ViewNode
 from ..scalars import is_constant
 
-_MOST = 64
+MAX_OPERATIONS = 64
 """The most operations that are looked at."""
 _WRAPPING = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.andi", "arith.ori", "arith.xori"})
 _EXTENSIONS = {
@@ -59,7 +59,7 @@ class _Shortening:
     def low(self, node: Node) -> Node | None:
         """Returns the lower 16 bits."""
         if id(node) not in self._lows:
-            self._lows[id(node)] = None if len(self._lows) >= _MOST else self._low(node)
+            self._lows[id(node)] = None if len(self._lows) >= MAX_OPERATIONS else self._low(node)
         return self._lows[id(node)]
 
     def _low(self, node: Node) -> Node | None:
@@ -81,7 +81,7 @@ class _Shortening:
     def known(self, node: Node) -> _Known | None:
         """Returns all of the numbers in 16 bits."""
         if id(node) not in self._known:
-            self._known[id(node)] = None if len(self._known) >= _MOST else self._find(node)
+            self._known[id(node)] = None if len(self._known) >= MAX_OPERATIONS else self._find(node)
         return self._known[id(node)]
 
     def _find(self, node: Node) -> _Known | None:

@@ -53,7 +53,7 @@ from .nontemporal_stores import lies_along, reads_scratch, to_line
 from .short_rows import row_dims, short_rows
 from .unroll_and_jam import jammed
 from .vector_loop import vector_loop
-from .widths import CUT_OPERATIONS, constants, divides, operations, packed, work
+from .widths import CUT_OPERATIONS, are_chains, compares_positions, constants, divides, is_spread, operations, packed, work
 
 _FREE = frozenset({"tt.bitcast", "arith.bitcast"})
 _LONG_ROW = 16 * CACHE_LINE
@@ -62,19 +62,9 @@ _STORED_ROW = 128 * CACHE_LINE
 stores that they lie across, and those for lines of the results before them."""
 _LONG = 40
 """The most instructions of a loop's body that is unrolled over several vectors."""
-_CHAIN = 10
-"""The most instructions of a loop's body of which processors with few registers take one vector after the other."""
-_LONG_ROW_VECTORS = 4
 _REGISTERS = 24
 """The most constants for which two vectors at a time leave registers for values."""
 _SHORTEST = 16  # bytes of the shortest store that bypasses the caches
-
-
-def _compares_positions(node: Node) -> bool:
-    """Whether a node compares positions with a number: it holds up to a limit, or from there on, by which rows are cut."""
-    if not isinstance(node, Map) or node.op != "arith.cmpi":
-        return False
-    return all(isinstance(each, (Affine, Splat)) for each in node.operands) and not reads_memory(node)
 
 
 class LoopNests:
@@ -159,7 +149,7 @@ class LoopNests:
                 case Map():
                     stack.extend((operand, last, shared) for operand in node.operands)
                 case View():
-                    stack.append((node.source, last, shared or self._is_spread(node)))
+                    stack.append((node.source, last, shared or is_spread(node)))
         if one_pass and self.ev.target.follows_streams:
             self.ev.prefetching = set()
 
@@ -226,20 +216,15 @@ class LoopNests:
                 self.ev.replacement[id(node)] = (node, transpose_scratch(self.ev, rows), ())
             elif isinstance(node, View):
                 source = node.source
-                wider = self._is_spread(node)
+                wider = is_spread(node)
                 alone = isinstance(source, Map) and wider and math.prod(source.shape) > 1
-                free = _compares_positions(source) or (flat and not reads_memory(source))
+                free = compares_positions(source) or (flat and not reads_memory(source))
                 narrows = alone and self._narrows(source) and not free
                 if alone and (cost(source) > 10 or narrows):
                     if id(source) not in self.ev.replacement:
                         self.ev.replacement[id(source)] = (source, self.materialize(source), ())
                 else:
                     stack.append(source)
-
-    @staticmethod
-    def _is_spread(view: View) -> bool:
-        """Whether a view reads each element of its source more than once."""
-        return any(n > 1 and d not in view.dims for d, n in enumerate(view.shape))
 
     def _narrows(self, node: Node) -> bool:
         """Whether the node works on wider elements than its result, and would make a nest take fewer lanes at a time."""
@@ -253,21 +238,16 @@ class LoopNests:
     def lanes(self, nodes: Sequence[Node], dim: int | None = None, size: int = 0) -> int:
         """Returns the elements that an iteration takes at once: a vector register, or two where the body is long.
 
-        With two, the instructions of both alternate, which hides latencies that reach beyond a core's out-of-order window.
-
-        size: the extent of the dimension along which vectors lie, where bodies that are not as long may alternate, too.
-        """
+        The instructions of two alternate, which hides latencies that reach beyond a core's out-of-order window. Where registers
+        are few, shorter bodies do, too, along dimensions of a `size` that is long enough."""
         lanes = self._vector(nodes, dim)
         if self._may_alternate(nodes):
             return 2 * lanes if self._is_long(nodes) else lanes
         return 2 * lanes if self.alternates(nodes, size // lanes) else lanes
 
     def alternates(self, nodes: Sequence[Node], vectors: int) -> bool:
-        """Whether two vectors at a time are better although registers are few: chains of instructions, in rows long enough.
-
-        Constants lie in memory then.
-        """
-        return vectors >= _LONG_ROW_VECTORS and work(nodes) > _CHAIN and self.ev.target.registers < 32
+        """Whether two vectors at a time are better although registers are few: constants lie in memory then."""
+        return self.ev.target.registers < 32 and are_chains(nodes, vectors, self.elements(nodes))
 
     def _vector(self, nodes: Sequence[Node], dim: int | None = None) -> int:
         """Returns the elements that fill a vector register."""
@@ -340,10 +320,9 @@ class LoopNests:
                 return
         with ExitStack() as stack:
             coordinates = self.outer(stack, shape, inner, bounds, nodes)
-            n = rest = min(self.lanes(nodes, inner, shape[inner]), shape[inner])
-            in_turns = self.alternates(nodes, shape[inner] // self._vector(nodes, inner))
-            if in_turns:
-                rest = n // 2
+            n = min(self.lanes(nodes, inner, shape[inner]), shape[inner])
+            alternate = self.alternates(nodes, shape[inner] // self._vector(nodes, inner))
+            rest = n // 2 if alternate else n
             if 2 * n <= shape[inner] and divides(self.ev, nodes) and not self._is_long(nodes) and self._may_alternate(nodes):
                 n = 2 * n  # divisions of two vectors share a test; what fills up the last vector might fail it
             together = packed(self.ev, nodes, n, stored) if not spilled and n * 4 <= shape[inner] else 1
@@ -363,7 +342,7 @@ class LoopNests:
                     body(coordinate, None, [])
             else:
                 first = ZERO if start is None else start(tuple(coordinates))
-                unroll = 1 if in_turns else max(1, self.unroll(nodes, shape[inner] // n) // together)
+                unroll = 1 if alternate else max(1, self.unroll(nodes, shape[inner] // n) // together)
                 if stored and start is None and not spilled and (pieces := self._pieces(nodes, shape, inner, n, bounds, whole)):
 
                     def within(coordinate: Coordinate, mask: V | None, piece: Piece) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ...quotients.division import DIVIDE
 from ..evaluate import Evaluator
-from ..nodes import Load, Map, Node, Splat, View, cost
+from ..nodes import Affine, Load, Map, Node, Splat, View, cost
+from .coordinates import reads_memory
 
 PACKED_WORK, MAX_PACKED = 16, 4
 """The most instructions of values that are packed into shorter ones, and the most registers of them."""
@@ -17,6 +18,31 @@ CUT_OPERATIONS = 120
 def work(nodes: Sequence[Node]) -> int:
     """Returns about how many instructions values are."""
     return sum(cost(node) for node in nodes)
+
+
+_CHAIN = 16
+"""The most instructions of a loop's body of which one vector comes after the other where registers are few."""
+_LONG_ROW = 4
+
+
+def are_chains(nodes: Sequence[Node], vectors: int, elements: Collection[str]) -> bool:
+    """Returns whether values are chains of instructions, in rows long enough for two vectors at a time.
+
+    Functions of float64 have twice as many instructions as they are counted.
+    """
+    return vectors >= _LONG_ROW and work(nodes) > (_CHAIN // 2 if "f64" in elements else _CHAIN)
+
+
+def compares_positions(node: Node) -> bool:
+    """Returns whether a node compares positions with a number: it holds up to a limit, or from there on, where rows are cut."""
+    if not isinstance(node, Map) or node.op != "arith.cmpi":
+        return False
+    return all(isinstance(each, (Affine, Splat)) for each in node.operands) and not reads_memory(node)
+
+
+def is_spread(view: View) -> bool:
+    """Returns whether a view reads each element of its source more than once."""
+    return any(n > 1 and d not in view.dims for d, n in enumerate(view.shape))
 
 
 def operations(ev: Evaluator, nodes: Sequence[Node]) -> int:

@@ -235,23 +235,18 @@ class _Search:
         return self.ev.target.has_short_vectors and n > 1 and self.shape[self.axis] > 2 * SEARCHED * n
 
     def _search(
-        self, source: Node, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], n: int, best: V
+        self, source: Node, at: Callable[[Coordinate], Coordinates], count: V, loop: int, n: int, same: Callable[[V], V]
     ) -> tuple[V, V]:
-        """Emits a search of a line, some vectors at a time, for an element that is its extreme.
+        """Emits a search of a line, some vectors at a time, for an element that is the `same` as its extreme.
 
         Returns where the rest of the line begins that has not so many vectors, or its end where there was one before, and the
-        first one's position, beyond all positions where there was none. Of a line with a NaN all is the rest.
+        first one's position, beyond all positions where there was none.
         """
         ev, f, s = self.ev, self.f, self.ev.s
-        count, implied = ev.extent(self.shape[self.axis], bounds, self.axis)
-        step, loop = SEARCHED * n, ev.open_loop(implied)
+        step = SEARCHED * n
         head, look, following, found, done = (f.label(name) for name in ("search", "look", "following", "found", "searched"))
-        before, target, nowhere = f.block, f.splat(best, n), i64(self._beyond_number())
-        ends = [(ZERO, nowhere, before)] if is_float(best.type) else []
-        if ends:
-            f.cond_branch(f.fcmp("uno", best, best), done, head)
-        else:
-            f.branch(head)
+        before = f.block
+        f.branch(head)
         f.start(head)
         here, further = V(f.fresh("c"), "i64"), V(f.fresh("c"), "i64")
         f.emit(f"{here.operand()} = phi i64 [ 0, %{before} ], [ {further.operand()}, %{following} ]")
@@ -259,23 +254,45 @@ class _Search:
         f.start(look)
         with ev.scope():
             several = [f.splat(ev.at(source, at(Coordinate(here, i * n, n, loop))), n) for i in range(SEARCHED)]
-            same = [f.fcmp("oeq", each, target) if ends else f.icmp("eq", each, target) for each in several]
-        some = functools.reduce(lambda a, b: f.binary("or", a, b), same)
+            masks = [same(each) for each in several]
+        some = functools.reduce(lambda a, b: f.binary("or", a, b), masks)
         f.cond_branch(f.intrinsic("vector.reduce.or", [some], "i1"), found, following)
         f.start(following)
         f.emit(f"{further.operand()} = add i64 {here.operand()}, {step}")
         f.branch(head)
         f.start(found)
-        number = f.bitcast(f.concatenated(same), f"i{step}")
+        number = f.bitcast(f.concatenated(masks), f"i{step}")
         within = f.intrinsic("cttz", [number, TRUE], number.type)
         within = within if step == 64 else f.cast("zext" if step < 64 else "trunc", within, "i64")
         first = f.add(here, within)
         f.branch(done)
         f.start(done)
-        ends += [(here, nowhere, head), (count, first, found)]
-        rest = f.phi("i64", [(rest, block) for rest, _, block in ends])
-        position = f.phi("i64", [(position, block) for _, position, block in ends])
-        return s.min(rest, count), position if self.index == "i64" else f.cast("trunc", position, "i32")
+        rest = f.phi("i64", [(here, head), (count, found)])
+        position = f.phi("i64", [(i64(self._beyond_number()), head), (first, found)])
+        return s.min(rest, count), position
+
+    def _searched(
+        self, source: Node, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], n: int, best: V
+    ) -> tuple[V, V]:
+        """Emits a search for the extreme of a line, or for a NaN where it has one, which no comparison but its own finds."""
+        ev, f = self.ev, self.f
+        count, implied = ev.extent(self.shape[self.axis], bounds, self.axis)
+        target = f.splat(best, n)
+        if not is_float(best.type):
+            return self._search(source, at, count, ev.open_loop(implied), n, lambda value: f.icmp("eq", value, target))
+        numbers, others, done = (f.label(name) for name in ("numbers", "nans", "first"))
+        f.cond_branch(f.fcmp("ord", best, best), numbers, others)
+        ways: list[tuple[tuple[V, V], str]] = []
+        for label, same in (
+            (numbers, lambda value: f.fcmp("oeq", value, target)), (others, lambda value: f.fcmp("uno", value, value))
+        ):  # fmt: skip
+            f.start(label)
+            with ev.scope():
+                ways.append((self._search(source, at, count, ev.open_loop(implied), n, same), f.block))
+            f.branch(done)
+        f.start(done)
+        rest, position = (f.phi("i64", [(way[part], block) for way, block in ways]) for part in range(2))
+        return rest, position
 
     def _is_extreme(self, value: V, target: V) -> V:
         """Returns the lanes that are the extreme of a line, or NaN."""
@@ -299,7 +316,8 @@ class _Search:
         beyond = [f.splat(self._beyond(), n)]
         if self._is_searched_apart(n):
             count, implied = ev.extent(self.shape[self.axis], bounds, self.axis)
-            begin, first = self._search(source, at, bounds, n, best)
+            begin, position = self._searched(source, at, bounds, n, best)
+            first = position if self.index == "i64" else f.cast("trunc", position, "i32")
             loop = ev.open_loop(implied)
             with f.loop(begin, count, n, [f.splat(first, n)]) as state, ev.scope():
                 mask = ev.lane_mask(state.index, count, n)

@@ -31,7 +31,7 @@ UNROLLED = 16
 """The longest axis of a reduction across rows that is unrolled."""
 SETS, LONG_SUM = 4, 64
 """Sets of sums, and the vectors from which on they take turns."""
-_IN_TURNS = 8
+_ALTERNATING = 8
 """The fewest vectors of a row of which two are reduced at a time: the last two are not full."""
 BESIDE = 4
 """Vectors that are reduced side by side where each row is picked by a position, or where they are short."""
@@ -222,9 +222,9 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
     nests.materialize_operands(sources)
     count, _ = ev.extent(shape[axis], bounds, axis)
     size = integer(count) if is_constant(count) else shape[axis]
-    in_turns = combine.kind not in EXTREMES and size >= _IN_TURNS * nests.lanes(sources)
-    n = min(nests.lanes(sources, size=size if in_turns else 0), shape[axis])
-    in_pairs = starts is not None and propagates(combine.kind) and ev.target.has_short_vectors and size >= _IN_TURNS * n > n
+    alternate = combine.kind not in EXTREMES and size >= _ALTERNATING * nests.lanes(sources)
+    n = min(nests.lanes(sources, size=size if alternate else 0), shape[axis])
+    in_pairs = starts is not None and propagates(combine.kind) and ev.target.has_short_vectors and size >= _ALTERNATING * n > n
     flags_of = n
     if in_pairs:
         n = 2 * n  # a comparison looks for NaN in two vectors

@@ -1,4 +1,4 @@
-"""Tables of eight pieces, as one register of AVX2 holds, of float32 functions; see `tables_of_pieces`.
+"""Tables of eight pieces, as one register of AVX2 holds, of float32 functions; see `of_pieces`.
 
 Of polynomials of odd degree one of the Chebyshev nodes is c itself, where there is nothing to interpolate.
 """
