@@ -53,7 +53,7 @@ from .nontemporal_stores import lies_along, reads_scratch, to_line
 from .short_rows import row_dims, short_rows
 from .unroll_and_jam import jammed
 from .vector_loop import vector_loop
-from .widths import CUT_OPERATIONS, are_chains, compares_positions, constants, divides, is_spread, operations, packed, work
+from .widths import are_chains, compares_positions, constants, divides, is_spread, may_be_cut, packed, work
 
 _FREE = frozenset({"tt.bitcast", "arith.bitcast"})
 _LONG_ROW = 16 * CACHE_LINE
@@ -260,7 +260,7 @@ class LoopNests:
         self, nodes: Sequence[Node], shape: tuple[int, ...], inner: int, n: int, bounds: Sequence[Bound], past: bool
     ) -> list[Piece]:
         """Returns the pieces in which rows are visited one after the other; none where they are not cut."""
-        if past or not self.ev.target.has_short_vectors or operations(self.ev, nodes) > CUT_OPERATIONS:
+        if past or not self.ev.target.has_short_vectors or not may_be_cut(self.ev, nodes):
             return []
         found = pieces_of_rows(self.ev, nodes, inner, shape[inner], n, bounds)
         return found if found and self._may_start_anywhere(nodes, shape, inner) else []

@@ -11,7 +11,7 @@ from .coordinates import reads_memory
 
 PACKED_WORK, MAX_PACKED = 16, 4
 """The most instructions of values that are packed into shorter ones, and the most registers of them."""
-CUT_OPERATIONS = 120
+_CUT_OPERATIONS = 120
 """The most operations of values whose rows are cut: each piece has code of its own."""
 
 
@@ -45,8 +45,8 @@ def is_spread(view: View) -> bool:
     return any(n > 1 and d not in view.dims for d, n in enumerate(view.shape))
 
 
-def operations(ev: Evaluator, nodes: Sequence[Node]) -> int:
-    """Returns how many operations there are in values that are not in scratch yet, each counted once."""
+def may_be_cut(ev: Evaluator, nodes: Sequence[Node]) -> bool:
+    """Returns whether rows of values may be cut: there are few operations in what is not in scratch yet, each counted once."""
     stack, seen, found = list(nodes), set[int](), 0
     while stack:
         node = stack.pop()
@@ -62,7 +62,7 @@ def operations(ev: Evaluator, nodes: Sequence[Node]) -> int:
             case Load():
                 found += 1
                 stack += [part for part in (node.mask, node.other) if part is not None]
-    return found
+    return found <= _CUT_OPERATIONS
 
 
 def packed(ev: Evaluator, nodes: Sequence[Node], lanes: int, stored: int) -> int:
