@@ -47,7 +47,8 @@ def reduce(
     pairs = reduce_pairs(nests, operands, axis, combine)
     if pairs is not None:
         return pairs
-    found = reduce_positions(nests, operands, axis, combine, wanted)
+    side_by_side = nests.ev.target.has_short_vectors and _is_read_along_rows(nests, operands, axis, wanted)
+    found = None if side_by_side else reduce_positions(nests, operands, axis, combine, wanted)
     if found is not None:
         return found
     neutrals, zero = _neutrals(operands, combine), _zeros(operands, combine)

@@ -90,3 +90,18 @@ def test_lines_of_a_block_that_are_beyond_its_bounds(dtype: str, name: str) -> N
         graph.output(getattr(jn, name)(jn.reshape(turned, (x.size,)), axis=0))
         model = jn.compile(graph, "cpu", threads=1, cache=False)
         assert int(model(x)) == int(getattr(np, name)(x.transpose(2, 0, 1))), shape
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "uint8", "bool"])
+@pytest.mark.parametrize("columns", [2, 3, 5, 8, 9])
+def test_rows_of_few_elements(dtype: str, columns: int) -> None:
+    """Each lane has a row of its own, ties and NaN included."""
+    for rows in (1, 7, 33, 1000):
+        x = np.random.default_rng(columns).integers(0, 3, (rows, columns)).astype(dtype)
+        if dtype.startswith("float"):
+            x[:: max(1, rows // 5), columns // 2] = np.nan
+        graph = jn.Graph("g", [jn.TensorType(dtype, x.shape, "x")])
+        graph.output(jn.argmax(graph.inputs[0], axis=1), jn.argmin(graph.inputs[0], axis=1))
+        largest, least = jn.compile(graph, "cpu", cache=False)(x)
+        np.testing.assert_array_equal(largest, x.argmax(1))
+        np.testing.assert_array_equal(least, x.argmin(1))
