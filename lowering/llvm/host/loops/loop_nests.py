@@ -373,6 +373,8 @@ class LoopNests:
         planes = None if rest else interleaved(ev, pointers, value, bounds)
         if planes is not None and not self.reused_values([value], pointers.shape) and (n := self._vector([value])) > 1:
             ev.prefetching = set()
+            if ev.target.has_short_vectors and memory_size(pointers.pointee) == 1:
+                n = ev.target.vector_bytes
             with ExitStack() as stack:
                 planes.store(self.outer(stack, pointers.shape, planes.dims, bounds, planes.nodes), n)
             return

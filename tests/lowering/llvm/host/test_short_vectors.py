@@ -192,3 +192,17 @@ def test_columns_of_short_rows(dtype: str, columns: int, kept: int) -> None:
         np.testing.assert_array_equal(chosen, np.where(x[:, :kept] == row, x[:, :kept], row))
         np.testing.assert_array_equal(same, x[:, :kept] == row)
         np.testing.assert_array_equal(mirrored, x[:, -kept:][:, ::-1])
+
+
+@pytest.mark.parametrize("channels", [2, 3, 4])
+def test_bytes_of_few_columns_that_are_computed_in_floats(channels: int) -> None:
+    for rows in (2, 7, 31, 32, 33, 100, 300):
+        x = numbers("uint8", rows, channels + 1)
+
+        def make(x: Any) -> Any:
+            colours, share = jn.cast(x[:, :channels], jn.float32), jn.cast(x[:, channels:], jn.float32)
+            return jn.cast(colours * share / 100.0, jn.uint8)
+
+        wide = x.astype(np.float32)
+        expected = (wide[:, :channels] * wide[:, channels:] / np.float32(100)).astype(np.uint8)
+        np.testing.assert_array_equal(compiled(make, x), expected)
