@@ -326,8 +326,6 @@ NEAREST = "joinery.nearest_integer"
 """The operation of `nearest_integer`."""
 CLAMPED = "joinery.clamped"
 """Of a conversion of floats that are NaN or lie in the range of the integers."""
-
-
 POSITIVE = "joinery.positive_integer"
 """The operation of `positive_integer`."""
 

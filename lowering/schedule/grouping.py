@@ -4,9 +4,9 @@ The pass visits the symbols once, in creation order. Sources and everything comp
 elementwise ops, views and gathers are left *floating*: they belong to no kernel and are evaluated wherever
 they are read. A reduction, scan or matmul opens a group; what is computed elementwise from a group's members
 joins the group when it has the same axes, and two reductions over equal axes become one group when an op
-reads both. A member read from outside is stored. Legality is the absence of a cycle between groups, checked
-by reachability before every join (convexity: no path leaves a group and comes back) and once more on the
-finished plan.
+reads both, or both reduce what is computed of one symbol. A member read from outside is stored. Legality is
+the absence of a cycle between groups, checked by reachability before every join (convexity: no path leaves a
+group and comes back) and once more on the finished plan.
 
 `storage.py` then decides which floating symbols are stored after all.
 """

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from joinery.graph.ops.table import OPS
 from joinery.lowering.llvm.compile import host_target
-from joinery.lowering.llvm.math import avx512
+from joinery.lowering.llvm.math import avx2, avx512
 
 ROOT = Path(__file__).resolve().parents[2]
 accuracy = runpy.run_path(str(ROOT / "docs" / "accuracy.py"))
+measured = runpy.run_path(str(ROOT / "docs" / "measured_errors.py"))
 RECORDS: dict[str, Any] = accuracy["read"]()
 NAMES = list(accuracy["FUNCTIONS"])
 DTYPES, TARGETS = accuracy["DTYPES"], accuracy["TARGETS"]
@@ -69,6 +70,17 @@ def test_the_worst_operands_have_the_recorded_errors(dtype: str, target: str) ->
         worst = max(accuracy["exact_error"](name, float(x), float(y), jn.DType(dtype)) for x, y in pairs)
         assert name in others or worst == pytest.approx(RECORDS[name][dtype][target]["ulp"], abs=SLACK), name
         place += len(own)
+
+
+@pytest.mark.skipif(
+    not host_target().features >= avx2.FEATURES or host_target().features >= avx512.FEATURES, reason="not AVX2 alone"
+)
+@pytest.mark.parametrize("name", list(measured["WITH_AVX2"]))
+def test_the_worst_operands_of_tables_of_avx2(name: str) -> None:
+    ulp, at = measured["WITH_AVX2"][name]
+    x = np.array([float.fromhex(at)], np.float32)
+    (found,) = accuracy["runner"]([name], "float32", "cpu")(x)
+    assert accuracy["exact_error"](name, float(x[0]), float(found[0]), jn.DType("float32")) == pytest.approx(ulp, abs=SLACK)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])

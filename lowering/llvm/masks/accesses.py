@@ -4,6 +4,8 @@ AVX2 masks elements of 4 and 8 bytes. LLVM makes a branch for every lane of shor
 in code and in time. Here a function reads the whole vector where its bytes lie in one page, in which a live lane lies too, so
 that no access can fault, and the lanes of no concern are dropped afterwards; and another one writes a run of lanes by two
 overlapping stores. Nothing is written that the mask leaves out.
+
+AMD's processors with AVX2 take 20 cycles to store wider elements under a mask: there these are written so, too.
 """
 
 from __future__ import annotations

@@ -226,7 +226,7 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
     alternate = combine.kind not in EXTREMES and size >= _ALTERNATING * nests.lanes(sources)
     n = min(nests.lanes(sources, size=size if alternate else 0), shape[axis])
     in_pairs = starts is not None and propagates(combine.kind) and ev.target.has_short_vectors and size >= _ALTERNATING * n > n
-    flags_of = n
+    flag_lanes = n
     if in_pairs:
         n = 2 * n  # a comparison looks for NaN in two vectors
     saved = [(node, ev.scratch(node.shape, node.elem)) for node in nests.reused_values(sources, shape)]
@@ -258,7 +258,7 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
             if in_pairs and mask is not None:
                 items = [f.select(mask, items[0], constant(EXTREMES[str(kind)], sources[0].elem, n))]
             if extreme:
-                two = halves(f, items[0], flags_of) if in_pairs else (items[0], items[0])
+                two = halves(f, items[0], flag_lanes) if in_pairs else (items[0], items[0])
                 items.append(carried(ev, f.fcmp("ord" if propagates(kind) else "uno", *two)))
             new = merge(acc, items)
             if mask is not None and not in_pairs:
@@ -266,12 +266,12 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
             return [*state[len(acc) :], *new]
 
         unroll, taken = _copies(nests, sources, shape[axis] // n, kind)
-        unroll = max(1, unroll // (n // flags_of))
+        unroll = max(1, unroll // (n // flag_lanes))
         if starts is not None:
             first = [f.splat(v, n) for v in starts]
             if extreme:
                 first = [constant(EXTREMES[str(kind)], sources[0].elem, n)]
-                first.append(carried(ev, const(True, vector("i1", flags_of))))
+                first.append(carried(ev, const(True, vector("i1", flag_lanes))))
             found = vector_loop(ev, shape[axis], bounds, axis, n, unroll, body, first * taken)
             copies = [each[part : part + len(first)] for each in found for part in range(0, len(each), len(first))]
         else:  # no neutral element known: start from the first vector of the (unmasked) block
