@@ -109,3 +109,21 @@ def test_what_is_shortened_and_what_is_not() -> None:
         lambda x, y: jn.minimum(x * 1000, y),
     ):
         assert " x i16>" not in llvm_of(make)
+
+
+@pytest.mark.parametrize(("make", "is_shortened"), [
+    (lambda x, y, pick, least: least(x * y + 510, 200), True),  # up to 65535
+    (lambda x, y, pick, least: least(x * y + 511, 200), False),
+    (lambda x, y, pick, least: pick(x * -128 - 128, -100), True),  # from -32768 on
+    (lambda x, y, pick, least: pick(x * -128 - 129, -100), False),
+    (lambda x, y, pick, least: pick(x * 257 - 1, y), False),  # from -1 up to 65534: neither signed nor unsigned
+])  # fmt: skip
+def test_ends_of_sixteen_bits(make: Any, is_shortened: bool) -> None:
+    assert (" x i16>" in llvm_of(lambda x, y: make(x, y, jn.maximum, jn.minimum))) == is_shortened
+    x = np.array([0, 1, 254, 255] * 10, np.uint8)
+    y = np.repeat(np.array([0, 1, 254, 255], np.uint8), 10)
+    graph = jn.Graph("g", [jn.TensorType("uint8", x.shape, name) for name in "xy"])
+    wide = [jn.cast(each, jn.int32) for each in graph.inputs]
+    graph.output(jn.cast(make(*wide, jn.maximum, jn.minimum), jn.uint8))
+    expected = make(x.astype(np.int32), y.astype(np.int32), np.maximum, np.minimum).astype(np.uint8)
+    np.testing.assert_array_equal(jn.compile(graph, "cpu", threads=1, cache=False)(x, y), expected)
