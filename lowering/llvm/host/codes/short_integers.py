@@ -55,6 +55,7 @@ class _Shortening:
         self._is_kept = is_kept
         self._lows: dict[int, Node | None] = {}
         self._known: dict[int, _Known | None] = {}
+        self._conditions: dict[int, Node | None] = {}
 
     def low(self, node: Node) -> Node | None:
         """Returns the lower 16 bits."""
@@ -71,7 +72,7 @@ class _Shortening:
         elif node.op == "arith.shli" and _number(node.operands[1]) in range(16):
             parts = [self.low(node.operands[0]), _short(node.operands[1])]
         elif node.op == "arith.select":
-            parts = [self._condition(node.operands[0]), *[self.low(operand) for operand in node.operands[1:]]]
+            parts = [self.condition(node.operands[0]), *[self.low(operand) for operand in node.operands[1:]]]
         else:
             known = self.known(node)
             return None if known is None else known.node
@@ -105,7 +106,7 @@ class _Shortening:
             masked = self.low(operands[0])
             return None if masked is None else _Known(Map(shape, "i16", op, (masked, _short(operands[1]))), 0, mask)
         if op == "arith.select":
-            condition, *values = self._condition(operands[0]), *[self.known(operand) for operand in operands[1:]]
+            condition, *values = self.condition(operands[0]), *[self.known(operand) for operand in operands[1:]]
             one, other = values
             if condition is None or one is None or other is None:
                 return None
@@ -116,12 +117,17 @@ class _Shortening:
         one, other = self.known(operands[0]), self.known(operands[1])
         return None if one is None or other is None else _combined(op, shape, one, other)
 
-    def _condition(self, node: Node) -> Node | None:
+    def condition(self, node: Node) -> Node | None:
         """Returns a choice that is made by no longer numbers."""
-        if not isinstance(node, Map):
+        if id(node) not in self._conditions:
+            self._conditions[id(node)] = None if len(self._conditions) >= MAX_OPERATIONS else self._chosen_by(node)
+        return self._conditions[id(node)]
+
+    def _chosen_by(self, node: Node) -> Node | None:
+        if not isinstance(node, Map) or self._is_kept(node):
             return node
         if node.op in ("arith.andi", "arith.ori", "arith.xori"):
-            parts = [self._condition(operand) for operand in node.operands]
+            parts = [self.condition(operand) for operand in node.operands]
             found = [part for part in parts if part is not None]
             return Map(node.shape, "i1", node.op, tuple(found)) if len(found) == len(parts) else None
         if all(operand.elem in _SHORT_CONDITIONS for operand in node.operands):

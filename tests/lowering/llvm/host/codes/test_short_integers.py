@@ -8,6 +8,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.lowering.llvm.host.codes import short_integers
 
 SOURCES = ("uint8", "int8", "int16", "uint16", "bool")
 RESULTS = ("uint8", "int8", "int16", "uint16")
@@ -127,3 +128,23 @@ def test_ends_of_sixteen_bits(make: Any, is_shortened: bool) -> None:
     graph.output(jn.cast(make(*wide, jn.maximum, jn.minimum), jn.uint8))
     expected = make(x.astype(np.int32), y.astype(np.int32), np.maximum, np.minimum).astype(np.uint8)
     np.testing.assert_array_equal(jn.compile(graph, "cpu", threads=1, cache=False)(x, y), expected)
+
+
+def test_shared_conditions_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    visits = []
+    look = short_integers._Shortening._chosen_by
+    monkeypatch.setattr(short_integers._Shortening, "_chosen_by", lambda self, node: (visits.append(node), look(self, node))[1])
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(0, 256, 40).astype(np.uint8) for _ in range(2)]
+    graph = jn.Graph("g", [jn.TensorType("uint8", (40,), name) for name in "xy"])
+    both = [Both(jn.cast(x, jn.int32), array.astype(np.int32)) for x, array in zip(graph.inputs, arrays, strict=True)]
+    a, b = both
+    choice = Both(a.symbol < b.symbol, a.array < b.array)
+    for n in range(12):
+        one = Both(jn.logical_and(choice.symbol, a.symbol > n), choice.array & (a.array > n))
+        other = Both(jn.logical_or(choice.symbol, b.symbol > 2 * n), choice.array | (b.array > 2 * n))
+        choice = Both(jn.logical_xor(one.symbol, other.symbol), one.array ^ other.array)
+    graph.output(jn.cast(jn.where(choice.symbol, a.symbol, b.symbol + 1), jn.uint8))
+    found = jn.compile(graph, "cpu", threads=1, cache=False)(*arrays)
+    np.testing.assert_array_equal(found, np.where(choice.array, a.array, b.array + 1).astype(np.uint8))
+    assert 0 < len(visits) <= short_integers.MAX_OPERATIONS
