@@ -6,7 +6,7 @@ constant operand is stored that way once, when the model is loaded; a large runt
 kernel of its own. The product then reads memory linearly, and large strides cause no cache conflicts.
 
 Constants of int8 are stored in quads besides: the instructions that multiply bytes take four neighbours of k at a time
-(`lowering/llvm/host/matmul/quads.py`), and a program would otherwise put them together for each block of its rows.
+(`lowering/llvm/host/matmul/int8/quads.py`), and a program would otherwise put them together for each block of its rows.
 """
 
 from __future__ import annotations

@@ -26,14 +26,14 @@ from ..reduce.loops import reduce
 from ..scalars import ZERO
 from ..scratch.unwritten_lanes import clear_beyond
 from .across_pairs import STEPS, LeftPairs
+from .int8.quads import Quads, form_of
+from .int8.stored_quads import stored_quads
+from .int8.unsigned_bytes import unsigned_of
 from .operands import EVERYTHING, Operand, Operands, Wanted, cut, rows_of, shared_limits
 from .pairs import Pairs
 from .panels import FAR_BYTES, Panel, panel_vectors
-from .quads import Quads, form_of
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
 from .skinny import MAX_TOGETHER, FewColumns, SingleRow
-from .stored_quads import stored_quads
-from .unsigned_bytes import unsigned_of
 
 FEWEST_PACKED = 12
 """The rows of the left operand from which on panels are copied whose rows lie in the same pages."""
@@ -225,7 +225,7 @@ class Dots:
         self, a: Node, b: Node, c: Node, into: Stored | None, wanted: Sequence[Bound], left: Operand | None = None,
         repetition: tuple[V, ...] = (),
     ) -> Stored:  # fmt: skip
-        """Emits a product of int8 summed in int32, four steps of k at a time (`quads.py`).
+        """Emits a product of int8 summed in int32, four steps of k at a time (`int8/quads.py`).
 
         left: the left operand in memory, if it is known. repetition: how many such products are summed, and the bytes from
         one's left and right operand to the next one's.

@@ -17,8 +17,8 @@ from ...ir import Function
 from ...module import Module
 from ...values import V, const, i64, vector, zero
 from .across_pairs import STEPS, pack_across
+from .int8.quads import after
 from .pair_checks import Header, PairChecks, limits_of
-from .quads import after
 
 PAIR = 2
 LANES = 16

@@ -26,9 +26,9 @@ from ..context import KernelContext
 from ..loops.coordinates import Bound, memory_size_of
 from ..nodes import Node, Stored
 from ..scalars import ZERO
+from .int8.unsigned_bytes import flipped_operand
 from .operands import Operand, Wanted
 from .product_loops import added_per_iteration, define_integer, varies
-from .unsigned_bytes import flipped_operand
 
 SIDE_BY_SIDE = 64
 """The most elements of a row of floats that is put together: with longer ones nothing is gained."""

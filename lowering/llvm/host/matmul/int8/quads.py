@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from .....promotion.dataclass import dataclass
-from ....target import HostTarget
-from ...ir import Function
-from ...masks.accesses import load_lanes
-from ...module import Module
-from ...values import TRUE, V, const, i64, vector, zero
+from ......promotion.dataclass import dataclass
+from .....target import HostTarget
+from ....ir import Function
+from ....masks.accesses import load_lanes
+from ....module import Module
+from ....values import TRUE, V, const, i64, vector, zero
 
 QUAD = 4
 UNROLL = 1

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....tt.transforms.folding import constant_of
-from ...values import number_of
-from ..evaluate import Evaluator
-from ..loops.coordinates import Bound, decompose_mask
-from ..nodes import Map, Node, Splat
+from .....tt.transforms.folding import constant_of
+from ....values import number_of
+from ...evaluate import Evaluator
+from ...loops.coordinates import Bound, decompose_mask
+from ...nodes import Map, Node, Splat
 
 
 def _is_flip(number: float | int | None) -> bool:

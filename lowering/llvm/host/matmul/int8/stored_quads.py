@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .....promotion.dataclass import dataclass
-from ...values import V, integer, is_integer
-from ..evaluate import Evaluator
-from ..loops.coordinates import Bound, decompose_mask
-from ..nodes import Affine, Load, Map, Node, Splat, View
-from ..scalars import is_constant
+from ......promotion.dataclass import dataclass
+from ....values import V, integer, is_integer
+from ...evaluate import Evaluator
+from ...loops.coordinates import Bound, decompose_mask
+from ...nodes import Affine, Load, Map, Node, Splat, View
+from ...scalars import is_constant
 from .quads import QUAD
 
 _SHIFT = QUAD.bit_length() - 1

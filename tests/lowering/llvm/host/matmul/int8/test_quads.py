@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from joinery.lowering.host_stages import compile_object
 from joinery.lowering.llvm.compile import host_target
-from joinery.lowering.llvm.host.matmul.quads import Quads, form_of
+from joinery.lowering.llvm.host.matmul.int8.quads import Quads, form_of
 from joinery.lowering.llvm.module import module_of
 from joinery.lowering.target import HostTarget
 from joinery.runtime.native.linking import link
 
-from .....support.fenced_arrays import Fenced
-from .....support.tiers import pairs
+from ......support.fenced_arrays import Fenced
+from ......support.tiers import pairs
 
 TRIPLE = host_target().triple
 SSE = ("cmov", "cx8", "fxsr", "mmx", "sse", "sse2", "sse3", "sse4.1", "sse4.2", "ssse3", "popcnt")
