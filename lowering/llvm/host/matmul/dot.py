@@ -26,6 +26,7 @@ from ..reduce.loops import reduce
 from ..scalars import ZERO
 from ..scratch.unwritten_lanes import clear_beyond
 from .across_pairs import STEPS, LeftPairs
+from .int8.parts import Part, by_widened_rows, scratch_bytes
 from .int8.quads import Quads, form_of
 from .int8.stored_quads import stored_quads
 from .int8.unsigned_bytes import unsigned_of
@@ -241,7 +242,9 @@ class Dots:
         stored = 0 if quads is None else quads.columns
         ragged = not stored and (bool(right.limits(1)) or columns % (vectors * n) != 0)
         repeated = bool(repetition)
-        panel = Quads(form_of(machine), n, vectors, machine.registers, left.gathered, ragged, stored, repeated, left.moved)
+        form = form_of(machine)
+        panel = Quads(form, n, vectors, machine.registers, left.gathered, ragged, stored, repeated, left.moved)
+        panel = replace(panel, few=form == "madd" and c.shape[0] <= panel.height)
         self._by_panels(panel, (left, right), target, c, a.shape[1], accumulate, wanted, repetition)
         return target
 
@@ -341,29 +344,37 @@ class Dots:
             if not accumulate:
                 self.nests.materialize(Splat(c.shape, c.elem, constant(0, c.elem)), target, wanted)
         j, k = self._limit(columns, (right, 1)), self._limit(depth, (left, 1), (right, 0))
-        packed = ev.scratch((panel.scratch_bytes(depth),), "i8").pointer
+        held = scratch_bytes(panel, depth, repetition) if isinstance(panel, Quads) else panel.scratch_bytes(depth)
+        packed = ev.scratch((held,), "i8").pointer
         ldc, read = ev.s.constant(target.strides[0]), self._limit(columns, (whole, 1))
 
-        def multiply(panel: Quads | Pairs, column: V) -> None:
-            start = f.gep(right.pointer, f.mul(column, i64(panel.column_bytes)))
+        def multiply(panel: Quads | Pairs, part: Part, column: V) -> None:
+            start = f.gep(part.b, f.mul(column, i64(panel.column_bytes)))
             between = right.row
             if isinstance(panel, Pairs) and panel.across:
-                start, between = f.gep(right.pointer, f.mul(column, right.column), "i16"), right.column
+                start, between = f.gep(part.b, f.mul(column, right.column), "i16"), right.column
             live = f.smax(f.sub(j, column), ev.s.constant(0))
-            there = [left.pointer, left.row, start, between, f.gep(target.pointer, column, "i32"), ldc]
-            f.call(f.module.provide(panel), "void", [*there, m, k, TRUE if accumulate else FALSE, packed, live, *repetition])
+            there = [part.a, part.row, start, between, f.gep(part.c, column, "i32"), ldc, part.m, part.k]
+            f.call(f.module.provide(panel), "void", [*there, part.accumulate, packed, live, *part.repetition])
 
-        with f.loop(0, read, panel.width) as state:
-            if panel.vectors == 1 or is_constant(read):
-                multiply(panel, state.index)
-            else:  # half a panel is enough for the last columns
-                narrow, wide, done = f.label("narrow"), f.label("wide"), f.label("multiplied")
-                f.cond_branch(f.icmp("sle", f.sub(read, state.index), i64(panel.width // 2)), narrow, wide)
-                for label, chosen in ((narrow, replace(panel, vectors=panel.vectors // 2)), (wide, panel)):
-                    f.start(label)
-                    multiply(chosen, state.index)
-                    f.branch(done)
-                f.start(done)
+        def panels(panel: Quads | Pairs, part: Part) -> None:
+            with f.loop(0, read, panel.width) as state:
+                if panel.vectors == 1 or is_constant(read):
+                    multiply(panel, part, state.index)
+                else:  # half a panel is enough for the last columns
+                    narrow, wide, done = f.label("narrow"), f.label("wide"), f.label("multiplied")
+                    f.cond_branch(f.icmp("sle", f.sub(read, state.index), i64(panel.width // 2)), narrow, wide)
+                    for label, chosen in ((narrow, replace(panel, vectors=panel.vectors // 2)), (wide, panel)):
+                        f.start(label)
+                        multiply(chosen, part, state.index)
+                        f.branch(done)
+                    f.start(done)
+
+        everything = Part(left.pointer, left.row, right.pointer, target.pointer, m, k, TRUE if accumulate else FALSE, repetition)
+        if isinstance(panel, Quads) and panel.form == "madd":
+            by_widened_rows(ev, panel, everything, (rows, depth), (right.row, ldc), panels)
+        else:
+            panels(panel, everything)
         self.operands.release()
 
     def _limit(self, size: int, *limits: tuple[Operand, int]) -> V:

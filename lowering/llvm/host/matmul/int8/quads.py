@@ -3,7 +3,8 @@
 Processors multiply four bytes of one operand with four of the other and add the products to a lane of int32 (`vpdpbusd`,
 `sdot`). So the kernel is that of floats, with four neighbours of a row of A, a *quad*, in the place of an element. Where B
 lies in memory one row after the other, its quads are put together once per panel, in scratch, for all rows of A. Constants are
-stored in quads (`runtime/storage/weight_packing.py`) and read where they lie.
+stored in quads (`runtime/storage/weight_packing.py`) and read where they lie. Processors that multiply pairs of int16 alone
+have both operands widened to these in scratch, of so few steps that caches hold them (`parts.py`).
 
 Every form is exact: int32 wraps, and no instruction that saturates on the way (`vpmaddubsw`) is used.
 """
@@ -19,14 +20,15 @@ from ....ir import Function
 from ....masks.accesses import load_lanes
 from ....module import Module
 from ....values import TRUE, V, const, i64, vector, zero
+from .rows import QUAD, last_quad
 
-QUAD = 4
 UNROLL = 1
 _FLIP = -0x7F7F7F80  # 0x80 in each byte: turns a signed byte into the unsigned one that is 128 more
 
 Form = Literal["vnni", "madd", "sdot", "plain"]
 """vnni: unsigned times signed, so that A is moved by 128 and 128 times the sums of B's columns are taken off again.
-madd: pairs of int16 (`vpmaddwd`), of the even bytes and of the odd ones. sdot: both signed. plain: four products of int32."""
+madd: pairs of int16 (`vpmaddwd`), of the even bytes and of the odd ones; A's rows are widened before (`rows.py`). sdot: both
+signed. plain: four products of int32."""
 
 
 def form_of(target: HostTarget) -> Form:
@@ -48,7 +50,9 @@ class Quads:
     columns only `live` may be read; the others count as zeros. packed: scratch of `scratch_bytes`. stored: the columns of the
     rows of quads that B lies in; 0 where it lies row by row. Its rows end with zeros up to a whole quad. repeated: the product
     is the sum of `times` products, whose operands are `a_step` and `b_step` bytes apart, with sums in registers; B is stored.
-    moved: in the form vnni, memory holds A's bytes moved by 128 already, as unsigned ones.
+    moved: in the form vnni, memory holds A's bytes moved by 128 already, as unsigned ones. In the form madd A is what
+    `WidenedRows` writes, and `ars` and `a_step` are the bytes between its rows and operands. few: rows are so few that panels
+    are not widened in scratch.
     """
 
     form: Form
@@ -60,6 +64,12 @@ class Quads:
     stored: int = 0
     repeated: bool = False
     moved: bool = False
+    few: bool = False
+
+    @property
+    def widens(self) -> bool:
+        """Whether panels are widened to pairs of int16 in scratch."""
+        return self.form == "madd" and not self.few
 
     @property
     def width(self) -> int:
@@ -72,7 +82,8 @@ class Quads:
 
     @property
     def name(self) -> str:
-        kinds = "_gathered" * self.gathered + "_ragged" * self.ragged + "_repeated" * self.repeated + "_moved" * self.moved
+        flags = ("gathered", "ragged", "repeated", "moved", "few")
+        kinds = "".join([f"_{flag}" for flag in flags if getattr(self, flag)])
         return f"jn_quads_{self.form}_{self.vectors}x{self.n}{kinds}" + (f"_stored{self.stored}" if self.stored else "")
 
     @property
@@ -89,12 +100,16 @@ class Quads:
     def height(self) -> int:
         """The most rows of a tile whose sums, with B's vectors and a quad of A, fit the registers."""
         if self.registers >= 32:
-            return {4: 6, 2: 8, 1: 8}[self.vectors] if self.form != "madd" else {4: 5, 2: 8, 1: 8}[self.vectors]
+            return {4: 6, 2: 8, 1: 8}[self.vectors]
+        if self.form == "madd":
+            return 6 if self.n > 4 else 4  # SSE's instructions write over an operand, which has to be copied
         return 4 if self.form == "vnni" else 3
 
     def scratch_bytes(self, depth: int) -> int:
         """Return the bytes of a panel of `depth` rows: what is taken off, then the quads."""
-        return self.width * (4 + (0 if self.stored else QUAD * -(-depth // QUAD)))
+        if self.stored and not self.widens:
+            return 4 * self.width
+        return self.width * (4 + (1 + self.widens) * QUAD * -(-depth // QUAD))
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         """Add the function, and what it calls, to a module."""
@@ -103,6 +118,8 @@ class Quads:
         if self.stored:
             if self.form == "vnni":
                 self._sum(f, b, k, packed, repetition)
+            if self.widens:
+                repetition = self._widen(f, b, k, packed, repetition)
         elif self.ragged:
             whole, cut, done = f.label("whole"), f.label("cut"), f.label("packed")
             f.cond_branch(f.icmp("sge", live, i64(self.width)), whole, cut)
@@ -113,7 +130,7 @@ class Quads:
             f.start(done)
         else:
             self._pack(f, b, ldb, k, packed, None)
-        quads = b if self.stored else f.gep(packed, 4 * self.width)
+        quads = b if self.stored and not self.widens else f.gep(packed, 4 * self.width)
         self._tiles(f, [a, ars, c, ldc, k, acc, packed, quads, *repetition], m)
         f.ret()
         module.add(f)
@@ -138,6 +155,25 @@ class Quads:
         found = self._repeatedly(f, repetition, start, lambda _, step, sums: summed(f.gep(quads, step), sums))
         for v, total in enumerate(found):
             f.store(total, f.gep(packed, 4 * v * self.n), 4)
+
+    def _widen(self, f: Function, quads: V, k: V, packed: V, repetition: list[V]) -> list[V]:
+        """Emit what writes stored quads as pairs of int16; return the repetition of a product with these."""
+        times, b_step = (repetition[0], repetition[2]) if repetition else (i64(1), i64(0))
+        target = f.gep(packed, 4 * self.width)
+        whole = f.mul(f.binary("and", f.add(k, i64(QUAD - 1)), i64(-QUAD)), i64(2 * self.width))
+        with f.loop(0, times) as matrix:
+            source, into = f.gep(quads, f.mul(matrix.index, b_step)), f.gep(target, f.mul(matrix.index, whole))
+            with f.loop(0, k, QUAD) as state:
+                row = f.gep(source, f.mul(state.index, i64(self.stored)))
+                parts = [f.load(vector("i32", self.n), f.gep(row, 4 * v * self.n), 1) for v in range(self.vectors)]
+                self._store_halves(f, parts, f.gep(into, f.mul(state.index, i64(2 * self.width))))
+        return [*repetition[:-1], whole] if repetition else repetition
+
+    def _store_halves(self, f: Function, parts: Sequence[V], at: V) -> None:
+        """Emit what writes a row of quads as pairs of int16: those of the even bytes of all columns, then the others."""
+        for v, part in enumerate(parts):
+            for half, pairs in enumerate(_prepared(f, self.form, part, self.n)):
+                f.store(pairs, f.gep(at, 4 * (half * self.width + v * self.n)), 4)
 
     @staticmethod
     def _repeatedly(f: Function, repetition: Sequence[V], sums: list[V], once: Callable[[V, V, list[V]], list[V]]) -> list[V]:
@@ -165,7 +201,8 @@ class Quads:
 
         def quad(at: V, sums: list[V], rows: list[V], valid: list[V]) -> list[V]:
             """Emit one row of quads, at step `at`, of four rows of B, of which those that are not valid are zeros."""
-            found = []
+            found: list[V] = []
+            wholes: list[V] = []
             for v, mask in enumerate(masks):
                 parts = []
                 for row, holds in zip(rows, valid, strict=True):
@@ -174,10 +211,15 @@ class Quads:
                     part = f.load(bytes_type, here) if mask is None else load_lanes(f, bytes_type, here, mask, 1)
                     parts.append(part if holds is TRUE else f.select(holds, part, nothing))
                 whole = _interleaved(f, parts, self.n)
-                f.store(whole, f.gep(f.gep(quads, f.mul(at, i64(self.width))), v * 4 * self.n), 4)
+                if self.widens:
+                    wholes.append(whole)
+                else:
+                    f.store(whole, f.gep(f.gep(quads, f.mul(at, i64(self.width))), v * 4 * self.n), 4)
                 if sums:
                     moved = f.splat(const(_FLIP, "i32"), self.n)
                     found.append(_sum_of_products(f, self.form, sums[v], (moved,), (whole,), self.n))
+            if self.widens:
+                self._store_halves(f, wholes, f.gep(quads, f.mul(at, i64(2 * self.width))))
             return found
 
         with f.loop(0, bulk, QUAD, sums) as state:
@@ -267,6 +309,8 @@ class Quads:
 
     def _products(self, f: Function, rows: Sequence[V], quads: V, k: V, tile: list[V]) -> list[V]:
         """Return sums plus the products of rows of A with the quads of a panel."""
+        if self.form == "madd":
+            return self._products_of_pairs(f, rows, quads, k, tile)
         type_ = vector("i32", self.n)
 
         def step(at: V, tile: list[V], taken: list[V] | None) -> list[V]:
@@ -309,30 +353,40 @@ class Quads:
         before, tail, done = f.block, f.label("tail"), f.label("stores")
         f.cond_branch(f.icmp("slt", bulk, k), tail, done)
         f.start(tail)
-        longer = step(bulk, tile, [self._ends(f, row, bulk, k) for row in rows])
+        longer = step(bulk, tile, [last_quad(f, row, bulk, k) for row in rows])
         tail_end = f.block
         f.branch(done)
         f.start(done)
         return [f.phi(type_, [(one, before), (other, tail_end)]) for one, other in zip(tile, longer, strict=True)]
 
-    def _ends(self, f: Function, row: V, bulk: V, k: V) -> V:
-        """Return the last one to three bytes of a row as a quad, and read no other row. What B has beyond them is zero."""
-        long, short, done = f.label("long"), f.label("short"), f.label("quad")
-        f.cond_branch(f.icmp("sge", k, i64(QUAD)), long, short)
-        f.start(long)
-        last = f.load("i32", f.gep(row, f.sub(k, i64(QUAD))))
-        missing = f.cast("trunc", f.binary("shl", f.sub(f.add(bulk, i64(QUAD)), k), i64(3)), "i32")
-        moved = f.binary("lshr", last, missing)
-        f.branch(done)
-        f.start(short)
-        quad = f.cast("zext", f.load("i8", f.gep(row, bulk)), "i32")
-        for number in range(1, QUAD - 1):
-            at = f.smin(f.add(bulk, i64(number)), f.sub(k, i64(1)))
-            byte = f.cast("zext", f.load("i8", f.gep(row, at)), "i32")
-            quad = f.binary("or", quad, f.binary("shl", byte, const(8 * number, "i32")))
-        f.branch(done)
-        f.start(done)
-        return f.phi("i32", [(moved, long), (quad, short)])
+
+    def _products_of_pairs(self, f: Function, rows: Sequence[V], quads: V, k: V, tile: list[V]) -> list[V]:
+        """Return what `_products` does, of widened rows, whose last quads are whole."""
+        distance = 2 * self.width if self.widens else self.stored or self.width
+        with f.loop(0, k, QUAD, tile) as state:
+            panel = f.gep(quads, f.mul(state.index, i64(distance)))
+            sums = list(state.values)
+            for half in range(2):
+                columns = self._halves_of_columns(f, panel, half)
+                for r, row in enumerate(rows):
+                    at = f.gep(f.gep(row, f.mul(state.index, i64(2))), 4 * half)
+                    pair = f.bitcast(f.splat(f.load("i32", at, 1), self.n), vector("i16", 2 * self.n))
+                    of_row = slice(r * self.vectors, (r + 1) * self.vectors)
+                    added = [
+                        _sum_of_products(f, self.form, total, (pair,), (column,), self.n)
+                        for total, column in zip(sums[of_row], columns, strict=True)
+                    ]
+                    sums[of_row] = settled(f, added)
+            state.next = sums
+        return state.results
+
+    def _halves_of_columns(self, f: Function, panel: V, half: int) -> list[V]:
+        """Return the pairs of even or odd bytes of a row of quads."""
+        if self.widens:
+            type_ = vector("i16", 2 * self.n)
+            return [f.load(type_, f.gep(panel, 4 * (half * self.width + v * self.n)), 4) for v in range(self.vectors)]
+        parts = [f.load(vector("i32", self.n), f.gep(panel, 4 * v * self.n), 1) for v in range(self.vectors)]
+        return [_prepared(f, self.form, part, self.n)[half] for part in parts]
 
 
 def after(f: Function, pointer: V, sums: V) -> V:
@@ -341,6 +395,21 @@ def after(f: Function, pointer: V, sums: V) -> V:
     LLVM otherwise loads the quads of all rows before it multiplies any, for which the registers are too few.
     """
     return f.pure(f'call ptr asm "", "=r,0,v"(ptr {pointer.operand()}, {sums.type} {sums.operand()})', "ptr")
+
+
+def settled(f: Function, values: Sequence[V]) -> list[V]:
+    """Return values that are there before anything is loaded that comes after them, without an instruction.
+
+    LLVM otherwise adds products later that it forms now, for which the registers are too few.
+    """
+    types = ", ".join(value.type for value in values)
+    said = ",".join(["=v"] * len(values) + [str(number) for number in range(len(values))])
+    given = ", ".join(f"{value.type} {value.operand()}" for value in values)
+    made = f"{{ {types} }}" if len(values) > 1 else types
+    found = f.op(f'call {made} asm sideeffect "", "{said},~{{memory}}"({given})', made)
+    if len(values) == 1:
+        return [found]
+    return [f.op(f"extractvalue {made} {found.operand()}, {number}", value.type) for number, value in enumerate(values)]
 
 
 def _interleaved(f: Function, rows: list[V], n: int) -> V:

@@ -13,7 +13,7 @@ from ...evaluate import Evaluator
 from ...loops.coordinates import Bound, decompose_mask
 from ...nodes import Affine, Load, Map, Node, Splat, View
 from ...scalars import is_constant
-from .quads import QUAD
+from .rows import QUAD
 
 _SHIFT = QUAD.bit_length() - 1
 

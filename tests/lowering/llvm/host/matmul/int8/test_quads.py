@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 import itertools
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from joinery.lowering.host_stages import compile_object
 from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.llvm.host.matmul.int8.quads import Quads, form_of
+from joinery.lowering.llvm.host.matmul.int8.rows import WidenedRows, whole_quads
 from joinery.lowering.llvm.module import module_of
 from joinery.lowering.target import HostTarget
 from joinery.runtime.native.linking import link
@@ -74,38 +76,76 @@ def test_code_has_the_instruction_and_none_that_saturates(name: str) -> None:
     assert "vpdpbusds" not in text
 
 
-def test_no_sum_of_the_widest_tile_leaves_its_register() -> None:
-    if not _runs_here("vnni"):
-        pytest.skip("no AVX-512 VNNI")
+@pytest.mark.parametrize(
+    ("name", "panel", "tile", "register"),
+    [("vnni", _quads("vnni", 4), "jn_quads_vnni_4x16_6", "zmm"), ("avx2", _quads("avx2", 2), "jn_quads_madd_2x8_6", "ymm"),
+     ("avx512", _quads("avx512", 4), "jn_quads_madd_4x16_6", "zmm"), ("sse", _quads("sse", 2), "jn_quads_madd_2x4_4", "xmm")],
+)  # fmt: skip
+def test_no_sum_of_the_widest_tile_leaves_its_register(name: str, panel: Quads, tile: str, register: str) -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = TARGETS[name]
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(
-        cpu=TARGETS["vnni"].cpu, features=TARGETS["vnni"].feature_text, opt=2, reloc="pic", codemodel="small"
+        cpu=target.cpu, features=target.feature_text, opt=2, reloc="pic", codemodel="small"
     )
-    module = llvm.parse_assembly(module_of(_quads("vnni", 4)))
+    module = llvm.parse_assembly(module_of(panel))
     module.triple, module.data_layout = TRIPLE, str(machine.target_data)
     text = machine.emit_assembly(module)
-    start = text.index("jn_quads_vnni_4x16_6:")
-    lines = text[start : text.index(".size\tjn_quads_vnni_4x16_6", start)].splitlines()
-    assert not [line for line in lines if "zmm" in line and "(%rsp)" in line]
+    start = text.index(f"{tile}:")
+    lines = text[start : text.index(f".size\t{tile}", start)].splitlines()
+    assert not [line for line in lines if register in line and "(%rsp)" in line]
 
 
 @functools.lru_cache(maxsize=256)
-def _linked(panel: Quads, target: HostTarget) -> Any:
-    return link([compile_object(module_of(panel), target)], (panel.name,), {})
+def _linked(function: Any, target: HostTarget) -> Any:
+    code = link([compile_object(module_of(function), target)], (function.name,), {})
+    types = {"ptr": ctypes.c_void_p, "i1": ctypes.c_bool, "i64": ctypes.c_int64}
+    return code, ctypes.CFUNCTYPE(None, *[types[name] for name, _ in function.parameters])(code[function.name])
 
 
 def _run(panel: Quads, target: HostTarget, a: Any, b: Any, start: Any, accumulate: bool, live: int, rows: Any = None) -> Any:
-    code = _linked(panel, target)
-    whole = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p if t == "ptr" else ctypes.c_bool if t == "i1" else ctypes.c_int64
-                                     for t, _ in panel.parameters])(code[panel.name])  # fmt: skip
     (m, width), k = start.shape, b.shape[0]
     result = np.ascontiguousarray(start)
     packed = np.full(panel.scratch_bytes(k) + 64, 77, np.uint8)
     first, second = Fenced(a), Fenced(b)
-    distance = rows.ctypes.data if panel.gathered else a.shape[1]
-    whole(first.address, distance, second.address, b.shape[1], result.ctypes.data, width, m, k, accumulate, packed.ctypes.data,
-          live)  # fmt: skip
+    address, distance = first.address, rows.ctypes.data if panel.gathered else a.shape[1]
+    if panel.form == "madd":
+        widened = _widened(target, first.address, distance, panel.gathered, (m, k))
+        address, distance, panel = widened.ctypes.data, widened.strides[0], dataclasses.replace(panel, gathered=False)
+    _, whole = _linked(panel, target)
+    whole(address, distance, second.address, b.shape[1], result.ctypes.data, width, m, k, accumulate, packed.ctypes.data, live)
     assert (packed[panel.scratch_bytes(k) :] == 77).all()
     return result
+
+
+def _widened(target: HostTarget, address: int, distance: int, gathered: bool, shape: tuple[int, int]) -> Any:
+    """Widens rows into an array of int16 whose rows have something beyond, which is left as it was."""
+    m, k = shape
+    function = WidenedRows(target.vector_bytes // 2, gathered)
+    widened = np.full((m + 1, whole_quads(k) + 8), 7777, np.int16)
+    _linked(function, target)[1](address, distance, m, k, 1, 0, widened.ctypes.data, widened.strides[0])
+    assert (widened[:, whole_quads(k) :] == 7777).all()
+    assert (widened[m] == 7777).all()
+    return widened
+
+
+@pytest.mark.parametrize("name", ["avx512", "avx2", "sse"])
+@pytest.mark.parametrize("k", [0, 1, 3, 4, 7, 16, 21, 35, 67])
+def test_rows_are_widened_in_pairs(name: str, k: int) -> None:
+    """Of each quad the first and third byte, then the others; matrices one after the other, wherever rows begin."""
+    if not _runs_here(name):
+        pytest.skip(f"this machine has no {name}")
+    a = np.random.default_rng(k).integers(-128, 128, (2, 3, k)).astype(np.int8)
+    fenced, order = Fenced(a), np.array([1, 0, 1], np.int64) * k
+    whole, expected = whole_quads(k), np.zeros((3, 2, whole_quads(k)), np.int16)
+    expected[:, :, :k] = a[:, [1, 0, 1]].transpose(1, 0, 2)
+    found = np.full((3, 2 * whole + 4), 7777, np.int16)
+    _, call = _linked(WidenedRows(TARGETS[name].vector_bytes // 2, True), TARGETS[name])
+    call(fenced.address, order.ctypes.data, 3, k, 2, 3 * k, found.ctypes.data, found.strides[0])
+    pairs = expected.reshape(3, 2, whole // 4, 4)[..., [0, 2, 1, 3]]
+    steps = np.arange(whole).reshape(-1, 4)[:, [0, 2, 1, 3]] < k  # what is beyond may be anything
+    np.testing.assert_array_equal(found[:, : 2 * whole].reshape(pairs.shape)[:, :, steps], pairs[:, :, steps])
+    assert (found[:, 2 * whole :] == 7777).all()
 
 
 @pytest.mark.one_in(36)
@@ -119,10 +159,10 @@ def test_sums_are_exact(name: str, vectors: int, m: int, k: int) -> None:
     if vectors == 4 and TARGETS[name].registers < 32:
         vectors = 2
     rng = np.random.default_rng(m * 100 + k)
-    for gathered, ragged, accumulate, moved in itertools.product((False, True), repeat=4):
-        if moved and form_of(TARGETS[name]) != "vnni":
-            continue
-        panel = _quads(name, vectors, gathered, ragged, moved=moved)
+    form = form_of(TARGETS[name])
+    for gathered, ragged, accumulate, other in itertools.product((False, True), repeat=4):
+        moved, few = other and form == "vnni", other and form == "madd"
+        panel = dataclasses.replace(_quads(name, vectors, gathered, ragged, moved=moved), few=few)
         live = panel.width - (5 % panel.width if ragged and k % 2 else 0)
         a = rng.choice(np.array([-128, -127, -1, 0, 1, 127], np.int8), (m, k))
         b = rng.choice(np.array([-128, -127, 0, 5, 127], np.int8), (k, live))
