@@ -26,7 +26,7 @@ from ..lowering.choices.model_schedule import EMPTY, ModelSchedule, ScheduleErro
 from ..lowering.choices.options import FEW_THREADS, Options, planned_threads
 from ..lowering.gc_paused import gc_paused, loading_modules
 from ..lowering.graph_passes.coded_weights import with_coded_weights
-from ..lowering.graph_passes.constants import fold_codes
+from ..lowering.graph_passes.constants import fold_constants
 from ..lowering.graph_passes.products.integer_products import with_integer_products
 from ..lowering.graph_passes.selected_codes import with_selected_codes
 from ..lowering.keys import compile_key, constant_labels
@@ -199,7 +199,7 @@ def _prepared(graph: Graph, numerics: str, target: devices.Target) -> Graph:
         exact = numerics == "reproducible"
         graph = with_integer_products(graph, exact, target.interleaves_bytes, target.multiplies_unsigned)
         graph = with_coded_weights(with_selected_codes(graph))
-    return fold_codes(graph)
+    return fold_constants(graph)
 
 
 def _staged(

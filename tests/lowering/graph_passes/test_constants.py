@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from joinery.graph.ops.control import regions_of
 from joinery.lowering.graph_passes import constants
-from joinery.lowering.graph_passes.constants import fold_codes
+from joinery.lowering.graph_passes.constants import fold_constants
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(5, 4)).astype(np.float32)
@@ -53,7 +53,7 @@ def _read_twice(x: Any, flag: Any, codes: Any, scales: Any) -> Any:
 @pytest.mark.parametrize("build", [_scanned, _nested, _read_twice])
 def test_bodies_capture_the_numbers(build: Any) -> None:
     graph = _quantised(build)
-    folded = fold_codes(graph)
+    folded = fold_constants(graph)
     assert "dequantize" in _rows(graph)
     assert "dequantize" not in _rows(folded)
     kept = [symbol.name for symbol in folded.symbols if symbol.op.name == "weight"]
@@ -73,8 +73,75 @@ def test_bodies_capture_the_numbers(build: Any) -> None:
 def test_large_codes_and_codes_of_inputs_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = _quantised(_scanned)
     monkeypatch.setattr(constants, "MAX_FOLDED", 8)
-    assert fold_codes(graph) is graph
+    assert fold_constants(graph) is graph
     inputs = jn.Graph("g", [jn.TensorType(jn.int8, (4, 4), "codes"), jn.TensorType(jn.float32, ("t", 4), "x")])
     codes, x = inputs.inputs
     inputs.output(jn.fori_loop(0, 2, lambda _, h: h @ jn.dequantize(codes, 0.5), x))
-    assert fold_codes(inputs) is inputs
+    assert fold_constants(inputs) is inputs
+
+
+def _held(graph: Any) -> list[tuple[int, ...]]:
+    return sorted([symbol.shape for symbol in graph.symbols if symbol.op.name in ("weight", "constant")])
+
+
+def _same(graph: Any, *arrays: Any) -> None:
+    """What is folded computes the same bits, and so does what is compiled as its graph does."""
+    folded = fold_constants(graph)
+    wanted = jn.evaluate(graph, *arrays)
+    for one, other in zip(wanted, jn.evaluate(folded, *arrays), strict=True):
+        np.testing.assert_array_equal(one, other)
+    for one, other in zip(wanted, jn.compile(graph, device="cpu", cache=False)(*arrays), strict=True):
+        np.testing.assert_allclose(one, other, 1e-4, 1e-4)
+
+
+def test_slices_of_a_weight_are_weights() -> None:
+    """The weights of queries, keys and values in one array: each product has its own."""
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, (5, 4), "x")])
+    (x,) = graph.inputs
+    whole = graph.weight("qkv", RNG.normal(size=(12, 4)).astype(np.float32))
+    graph.output(*[x @ whole[start : start + 4].transpose() for start in (0, 4, 8)])
+    folded = fold_constants(graph)
+    assert "slice" not in _rows(folded)
+    assert _held(folded) == [(4, 4)] * 3
+    _same(graph, X)
+
+
+@pytest.mark.parametrize(
+    ("parts", "also", "held"),
+    [
+        (((0, 9), (3, 12)), False, [(12, 4)]),  # more than there is
+        (((0, 4), (4, 8)), True, [(12, 4)]),  # which something else reads, too
+        (((0, 4), (8, 12)), False, [(4, 4), (4, 4)]),
+    ],
+)
+def test_slices_that_are_more_than_their_weight_stay(parts: Any, also: bool, held: Any) -> None:
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, (5, 4), "x")])
+    (x,) = graph.inputs
+    whole = graph.weight("w", RNG.normal(size=(12, 4)).astype(np.float32))
+    graph.output(*[x @ whole[start:stop].transpose() for start, stop in parts], *([jn.sum(whole)] if also else []))
+    folded = fold_constants(graph)
+    assert _held(folded) == held
+    assert (folded is graph) == (held == [(12, 4)])
+    _same(graph, X)
+
+
+def test_loops_capture_views_of_weights_as_weights() -> None:
+    """As in an LSTM, whose weights of both directions are one array: nothing is copied before a loop."""
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, ("t", 4), "x")])
+    (x,) = graph.inputs
+    whole = graph.weight("w", RNG.normal(size=(2, 4, 4)).astype(np.float32))
+    results = []
+    for direction in range(2):
+        kernel = whole[direction : direction + 1].reshape((4, 4)).transpose()
+
+        def step(h: Any, row: Any, kernel: Any = kernel) -> Any:
+            found = jn.tanh(h @ kernel + row)
+            return found, found
+
+        results += jn.scan(step, np.zeros(4, np.float32), x)
+    graph.output(*results)
+    folded = fold_constants(graph)
+    assert not {"slice", "reshape", "permute"} & {symbol.op.name for symbol in folded.symbols}
+    assert (4, 4) in _held(folded)
+    assert (2, 4, 4) not in _held(folded)
+    _same(graph, X)

@@ -370,7 +370,8 @@ class Dots:
                         f.branch(done)
                     f.start(done)
 
-        everything = Part(left.pointer, left.row, right.pointer, target.pointer, m, k, TRUE if accumulate else FALSE, repetition)
+        added = TRUE if accumulate else FALSE
+        everything = Part(left.pointer, left.row, right.pointer, target.pointer, m, k, added, repetition)
         if isinstance(panel, Quads) and panel.form == "madd":
             by_widened_rows(ev, panel, everything, (rows, depth), (right.row, ldc), panels)
         else:
