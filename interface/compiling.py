@@ -197,7 +197,7 @@ def _prepared(graph: Graph, numerics: str, target: devices.Target) -> Graph:
     """Return a graph in the operations that code for a target is made of, which is what its file has."""
     if isinstance(target, HostTarget):
         exact = numerics == "reproducible"
-        graph = with_integer_products(graph, exact, target.interleaves_bytes, target.multiplies_unsigned)
+        graph = with_integer_products(graph, exact, target.sums_fours, target.multiplies_unsigned)
         graph = with_coded_weights(with_selected_codes(graph))
     return fold_constants(graph)
 

@@ -116,6 +116,11 @@ class HostTarget:
         return self.is_x86 and self.vector_bytes == 64 and self.has("avx512vnni", "avx512vbmi", "avx512bw")
 
     @property
+    def sums_fours(self) -> bool:
+        """Whether sums of products of bytes take fewer instructions two or four at a time than one by one."""
+        return self.interleaves_bytes or (self.is_x86 and self.vector_bytes == 32 and self.has("avx2"))
+
+    @property
     def multiplies_unsigned(self) -> bool:
         """Whether it multiplies unsigned bytes with signed ones, four at a time (`vpdpbusd`), in the registers of its code."""
         wide = self.vector_bytes == 64 and self.has("avx512vnni")

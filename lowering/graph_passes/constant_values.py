@@ -42,8 +42,10 @@ def holds_array(symbol: Symbol) -> bool:
 
 
 def viewed(array: Array, view: Symbol) -> Array:
-    """Return what a permutation, reshape or slice with static sizes makes of an array."""
+    """Return what a permutation, reshape or slice with static sizes, or a copy, makes of an array."""
     name, attrs = view.op.name, view.attrs
+    if name == "contiguous":
+        return array
     if name == "permute":
         return array.transpose(attrs["axes"])
     if name == "reshape":

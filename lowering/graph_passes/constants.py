@@ -24,7 +24,7 @@ MAX_FOLDED = 1 << 28
 """Bytes of one array up to which it is computed; larger ones stay what they are, at 4 to 8 times fewer bytes."""
 
 _ARRAYS = frozenset(("constant", "weight"))
-_VIEWS = frozenset(("slice", "reshape", "permute"))
+_VIEWS = frozenset(("slice", "reshape", "permute", "contiguous"))
 _Arrays = Mapping[int, Symbol]
 """Symbols of a graph or region that are arrays, by their id, as symbols of the outermost graph."""
 _Parts = Mapping[int, tuple[Symbol, ...]]
@@ -38,12 +38,11 @@ def fold_constants(graph: Graph) -> Graph:
 
     In regions the numbers are captured, and codes that nobody reads any more are not.
     """
-    parts = _parts(graph)
-    if not parts and not _has_codes(graph, {}):
-        return graph
-    target = graph.rewriting()
-    _Fold(target).copy(graph, target, {}, {}, parts)
-    return target
+    while (parts := _parts(graph)) or _has_codes(graph, {}):  # views of numbers of codes are views of constants then
+        target = graph.rewriting()
+        _Fold(target).copy(graph, target, {}, {}, parts)
+        graph = target
+    return graph
 
 
 def _arrays_of(graph: Graph, captured: _Arrays) -> dict[int, Symbol]:
@@ -53,11 +52,11 @@ def _arrays_of(graph: Graph, captured: _Arrays) -> dict[int, Symbol]:
 
 def _parts(graph: Graph) -> _Parts:
     """Return the symbols that become constants because they are views of these: slices of what only slices read, if they are no
-    more than it, and what regions capture, which would be copied for them."""
+    more than it, and what would be copied: for regions that capture it, or by `contiguous`."""
     arrays = _arrays_of(graph, {})
     views: dict[int, tuple[Symbol, ...]] = {}
     slices: dict[int, list[Symbol]] = {}
-    captured: set[int] = set()
+    copied: set[int] = set()
     whole = {symbol.id for symbol in graph.outputs}
     for symbol in graph.symbols:
         number = symbol.inputs[0].id if symbol.inputs else -1
@@ -68,8 +67,10 @@ def _parts(graph: Graph) -> _Parts:
         else:
             whole.update([operand.id for operand in symbol.inputs])
         for region in range(len(regions_of(symbol))):
-            captured.update([each.id for each in captures_of(symbol, region)])
-    found = {number for number in captured if number in views and _bytes(views[number][-1]) <= MAX_FOLDED}
+            copied.update([each.id for each in captures_of(symbol, region)])
+        if symbol.op.name == "contiguous":
+            copied.add(symbol.id)
+    found = {number for number in copied if number in views and _bytes(views[number][-1]) <= MAX_FOLDED}
     for number, parts in slices.items():
         if number in arrays and number not in whole:
             held = _bytes(arrays[number])

@@ -37,8 +37,8 @@ from ..constant_values import MAX_WEIGHTS, constant_value, viewed
 
 SCALES = 2.0**-48, 2.0**48
 """Scales are 0 or between these: then no product or sum of either form overflows, or is denormal, as long as sums are int32."""
-_MOVES = frozenset(("reshape", "permute", "windows", "slice", "flip", "broadcast_to"))
-_RIGHT_VIEWS = frozenset(("reshape", "permute", "slice"))
+_MOVES = frozenset(("reshape", "permute", "windows", "slice", "flip", "broadcast_to", "contiguous"))
+_RIGHT_VIEWS = frozenset(("reshape", "permute", "slice", "contiguous"))
 _SHIFT = 128
 MIN_FOURS = 3
 """Fewest taps that are summed in fours."""

@@ -145,3 +145,16 @@ def test_loops_capture_views_of_weights_as_weights() -> None:
     assert (4, 4) in _held(folded)
     assert (2, 4, 4) not in _held(folded)
     _same(graph, X)
+
+
+def test_copies_of_constants_are_constants() -> None:
+    """Filters of a depthwise convolution, which are stored with filters last: no run copies them, nor numbers of codes."""
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, (1, 6, 6, 8), "x")])
+    one = graph.weight("w", RNG.normal(size=(8, 1, 3, 3)).astype(np.float32)).permute((2, 3, 1, 0))
+    codes = graph.weight("codes", RNG.integers(-100, 100, (8, 1, 3, 3)).astype(np.int8))
+    other = jn.dequantize(codes, np.float32(0.01)).permute((2, 3, 1, 0))
+    graph.output(*[jn.conv(graph.inputs[0], kernel, groups=8) for kernel in (one, other)])
+    assert _rows(graph).count("contiguous") == 2
+    folded = fold_constants(graph)
+    assert not {"contiguous", "dequantize", "permute"} & set(_rows(folded))
+    _same(graph, RNG.normal(size=(1, 6, 6, 8)).astype(np.float32))

@@ -5,6 +5,9 @@
     c₀ c₁ c₂ … ─┤                    w₀ w₁ w₂ w₃  w₀ w₁ w₂ w₃  …      the constants, as they lie in memory
     d₀ d₁ d₂ … ─┘                      + sums so far
 
+AVX2 has no instruction for bytes: two codes side by side are widened to int16, and `vpmaddwd` multiplies and adds pairs, the first
+and third byte of a factor and the others.
+
 Written out, a product is three instructions for each vector of int32: convert, multiply, add. Sums wrap in int32 either way.
 The form of `lowering/tile/elements/arithmetic.py`, `sum_of_four`, is what is found here.
 """
@@ -23,8 +26,10 @@ from .lookups import LOOK_UP, looked_up
 
 FOUR = "joinery.sum_of_four"
 """Operands: up to four blocks of codes, i8; the factors; the sum so far, which may be missing. flipped: codes are signed, and
-128 is added to each."""
+128 is added to each. pairs: codes are multiplied two at a time, as int16."""
 _FLIP = -128
+_LANES = 8
+"""Lanes of int32 in a register of AVX2."""
 
 
 def sum_of_four(op: str, operands: Sequence[Node], target: HostTarget) -> Map | None:
@@ -32,7 +37,7 @@ def sum_of_four(op: str, operands: Sequence[Node], target: HostTarget) -> Map | 
 
     It begins with two products, and goes on with further ones, or what it is added to.
     """
-    if op != "arith.addi" or not target.interleaves_bytes:
+    if op != "arith.addi" or not target.sums_fours:
         return None
     one, other = operands
     if isinstance(other, Map) and other.op == FOUR and other.attrs["sums"] == 0:
@@ -48,7 +53,8 @@ def sum_of_four(op: str, operands: Sequence[Node], target: HostTarget) -> Map | 
     first = _product(one)
     if first is None or first[1] is not factors or (first[2], number) != (0, 1) or first[3] != flipped:
         return None
-    return Map(other.shape, "i32", FOUR, (first[0], codes, factors), {"sums": 0, "flipped": flipped})
+    facts = {"sums": 0, "flipped": flipped, "pairs": not target.interleaves_bytes}
+    return Map(other.shape, "i32", FOUR, (first[0], codes, factors), facts)
 
 
 def _product(node: Node) -> tuple[Node, Node, int, bool] | None:
@@ -84,17 +90,19 @@ def emitted(f: Function, node: Map, operands: Sequence[V]) -> V:
     if node.op != FOUR:
         return emit_map(f, node.op, node.elem, operands, [operand.elem for operand in node.operands], node.attrs)
     n = max(lanes(operand.type) for operand in operands)
-    return _sum_of_four(f, [f.splat(operand, n) for operand in operands], node.attrs["sums"], node.attrs["flipped"])
-
-
-def _sum_of_four(f: Function, operands: Sequence[V], sums: int, flipped: bool) -> V:
-    """Emits the sum. Vectors of 16 lanes are multiplied four bytes at a time, and so are all of their multiples."""
-    *codes, factors = operands[: len(operands) - sums]
-    total = operands[-1] if sums else zero(factors.type)
-    n = lanes(factors.type)
-    if n % 16:
+    registers, sums, flipped = [f.splat(operand, n) for operand in operands], node.attrs["sums"], node.attrs["flipped"]
+    *codes, factors = registers[: len(registers) - sums]
+    total = registers[-1] if sums else zero(factors.type)
+    if node.attrs["pairs"] and n % _LANES == 0:
+        return _in_pairs(f, codes, factors, total, flipped)
+    if node.attrs["pairs"] or n % 16:
         return _one_by_one(f, codes, factors, total, flipped)
-    count = len(codes)
+    return _in_fours(f, codes, factors, total, flipped)
+
+
+def _in_fours(f: Function, codes: Sequence[V], factors: V, total: V, flipped: bool) -> V:
+    """Emits the sum of vectors of a multiple of 16 lanes, four bytes at a time."""
+    n, count = lanes(factors.type), len(codes)
     pairs = []
     for first in range(0, count, 2):
         both = codes[first : first + 2]
@@ -116,6 +124,28 @@ def _multiplied(f: Function, total: V, quads: V, factors: V) -> V:
     """Returns sums plus products of unsigned bytes with signed ones, four in each lane."""
     bytes_type = vector("i8", 64)
     return f.target_intrinsic("llvm.x86.avx512.vpdpbusd.512", [total, quads, f.bitcast(factors, bytes_type)], total.type)
+
+
+def _in_pairs(f: Function, codes: Sequence[V], factors: V, total: V, flipped: bool) -> V:
+    """Emits the sum of vectors of a multiple of 8 lanes, two bytes at a time."""
+    n = lanes(factors.type)
+    words, eight = f.bitcast(factors, vector("i16", 2 * n)), const(8, vector("i16", 2 * n))
+    halves = f.binary("ashr", f.binary("shl", words, eight), eight), f.binary("ashr", words, eight)
+    if flipped:
+        codes = [f.binary("xor", each, const(_FLIP, each.type)) for each in codes]
+    order = [lane + n * half for lane in range(n) for half in (0, 1)]
+    for number, by in enumerate(halves):
+        if number + 2 < len(codes):
+            pairs = f.cast("zext", f.shuffle(codes[number], codes[number + 2], order), vector("i16", 2 * n))
+        else:
+            pairs = f.bitcast(f.cast("zext", codes[number], factors.type), vector("i16", 2 * n))
+        found = []
+        for at in range(0, 2 * n, 2 * _LANES):
+            part = range(at, at + 2 * _LANES)
+            one, other = (each if n == _LANES else f.shuffle(each, each, part) for each in (pairs, by))
+            found.append(f.target_intrinsic("llvm.x86.avx2.pmadd.wd", [one, other], vector("i32", _LANES)))
+        total = f.add(total, f.concatenated(found))
+    return total
 
 
 def _one_by_one(f: Function, codes: Sequence[V], factors: V, total: V, flipped: bool) -> V:

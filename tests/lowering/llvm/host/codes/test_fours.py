@@ -116,8 +116,8 @@ def test_codes_that_a_product_reads_as_well() -> None:
     np.testing.assert_array_equal(found[1], (whole @ matrix.astype(np.int64)).astype(F) * scale)
 
 
-def test_other_processors_sum_tap_by_tap() -> None:
-    """The fourth level has no instruction for bytes: the same codes, from other code."""
+def test_other_processors_sum_pairs() -> None:
+    """The third level has no instruction for bytes, and multiplies pairs of int16: the same codes, from other code."""
     layer = _layer("uint8", 200, (3, 3), 48, 11)
     graph = _graph(layer, 2, 7, 0.2)
     names = {symbol.op.name for symbol in with_integer_products(graph).symbols}
@@ -129,7 +129,24 @@ def test_other_processors_sum_tap_by_tap() -> None:
     except jn.JoineryError:
         pytest.skip("no processor of that level")
     assert "vpdpbusd" not in model.kernels[-1].llvm_ir
+    assert "pmadd.wd" in model.kernels[-1].llvm_ir
     np.testing.assert_array_equal(model(layer["x"]), _expected(layer, 7, 0.2))
+
+
+def test_filters_with_channels_first_are_found() -> None:
+    """As models in ONNX have them: their permutation, which is stored, is no obstacle."""
+    layer = _layer("uint8", 200, (3, 3), 48, 11)
+    graph = jn.Graph("g", [jn.TensorType("uint8", layer["x"].shape, "x")])
+    first = np.ascontiguousarray(layer["w"].transpose(2, 0, 1)[:, None])
+    factors = jn.dequantize(graph.constant(first), layer["scales"], np.zeros(48, np.int8), axis=0).permute((2, 3, 1, 0))
+    values = jn.dequantize(graph.inputs[0], F(0.0413), np.uint8(200))
+    found = jn.conv(values, factors, groups=48, padding=layer["pads"], stride=layer["strides"])
+    graph.output(jn.quantize(found, F(0.2), np.uint8(7), dtype="uint8"))
+    assert "contiguous" in {symbol.op.name for symbol in graph.symbols}
+    names = {symbol.op.name for symbol in with_integer_products(graph, fours=True).symbols}
+    assert "sum_of_four" in names
+    assert not {"dequantize", "multiply_add"} & names
+    np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(layer["x"]), _expected(layer, 7, 0.2))
 
 
 def test_two_taps_stay() -> None:
