@@ -5,8 +5,8 @@
     c₀ c₁ c₂ … ─┤                    w₀ w₁ w₂ w₃  w₀ w₁ w₂ w₃  …      the constants, as they lie in memory
     d₀ d₁ d₂ … ─┘                      + sums so far
 
-AVX2 has no instruction for bytes: two codes side by side are widened to int16, and `vpmaddwd` multiplies and adds pairs, the first
-and third byte of a factor and the others.
+AVX2 has no instruction for bytes: two codes side by side are widened to int16, and `vpmaddwd` multiplies and adds pairs, with
+the first and third byte of a factor, and the others.
 
 Written out, a product is three instructions for each vector of int32: convert, multiply, add. Sums wrap in int32 either way.
 The form of `lowering/tile/elements/arithmetic.py`, `sum_of_four`, is what is found here.
