@@ -7,7 +7,7 @@ passes the table in, so a handler that lowers a region calls `block` and depends
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -24,11 +24,21 @@ from .matmul.dot import Dots
 from .memory.address_uses import AddressUses
 from .memory.bounds import Bounds
 from .memory.ordering import Ordering
-from .nodes import Node, Pointers, Stored
+from .nodes import Load, Node, Pointers, Stored
 from .values import Values
 
 Handler = Callable[["KernelContext", Any], None]
 """Lowers one operation; each handler knows the class of its operations."""
+
+
+class HeldStore(NamedTuple):
+    """A store of a block that is the lower half of integers of 64 bits."""
+
+    pointers: Pointers
+    value: Node
+    mask: Node | None
+    past_caches: bool
+    whole: Node
 
 
 class KernelContext(Values):
@@ -43,6 +53,7 @@ class KernelContext(Values):
     address_uses: tells which values move pointers.
     deferred: emits a value that only a store reads together with that store, given its addresses, its mask, and whether it goes
     past the caches; taken: what holds the result of a reduction as soon as such a value has been emitted.
+    held: a store of lower halves that is emitted with the next one.
     program: the number of the program; grid: the extents of the grid, where the function asks for them; position: where the
     program stands in it.
     """
@@ -66,6 +77,7 @@ class KernelContext(Values):
         self.position: list[V] = []
         self.deferred: dict[SSAValue, Callable[[Pointers, Node | None, bool], None]] = {}
         self.taken: dict[Operation, Stored] = {}
+        self.held: HeldStore | None = None
         self._handlers = handlers
         self._otherwise = otherwise
 
@@ -80,6 +92,11 @@ class KernelContext(Values):
 
     def operation(self, op: Operation) -> None:
         lower_at_line(self, op, self._handlers.get(op.name, self._otherwise))
+
+    def is_free(self, node: Node) -> bool:
+        """Whether a block is computed where it is used, and no load of what may be written meanwhile."""
+        pending = isinstance(node, Load) and self.ordering is not None and self.ordering.is_pending(node)
+        return id(node) not in self.ev.replacement and not pending
 
     def goes_past_caches(self, store: Operation) -> bool:
         """Whether the store, or all stores of the launch, are to bypass the caches."""

@@ -13,7 +13,7 @@ from ..quotients import division
 from ..syntax import attributes, element_name, is_tensor, shape_of
 from ..values import V, integer, is_integer
 from .codes.fours import sum_of_four
-from .codes.halves import halves
+from .codes.halves import halves, joined_load
 from .codes.integer_quotients import integer_quotient
 from .codes.nearest import (
     clamped,
@@ -131,7 +131,10 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
     if elem == "i32" and len(operands) == 2 and (four := sum_of_four(op.name, operands, k.ev.target)) is not None:
         return k.shallow(four)
     if (op.name, elem, operands[0].elem) in _HALVES:
-        found = halves(op.name, operands, lambda node: id(node) not in k.ev.replacement)
+        found = halves(op.name, operands, k.is_free)
+        whole = None if found is None else joined_load(k.ev.s, found, k.is_free)
+        if whole is not None:
+            return whole
         if found is not None:
             return k.shallow(found)
     if op.name == "arith.trunci" and elem in ("i8", "i16") and operands[0].elem == "i32":

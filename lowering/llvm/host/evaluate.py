@@ -29,6 +29,7 @@ from .loops.coordinates import (
     Bound,
     Coordinate,
     Coordinates,
+    alignment_of,
     along,
     decompose_mask,
     dependencies,
@@ -326,7 +327,7 @@ class Evaluator:
 
     def _load(self, node: Load, coordinates: Coordinates, tail: V | None) -> V:
         pointers = node.pointers
-        el, size = memory_element(pointers.pointee), memory_size(pointers.pointee)
+        el, size, align = memory_element(pointers.pointee), memory_size(pointers.pointee), alignment_of(pointers)
         if node.mask is not None and never(self, node.mask, coordinates):
             other = None if node.other is None else self.at(node.other, coordinates, tail)
             return zero(register_element(node.elem)) if other is None else other
@@ -343,7 +344,7 @@ class Evaluator:
             row, conditions = self._row_or_other(node, coordinates, dim, conditions)
         guard = self.all_of(conditions)
         if affine and step is None and (guard is None or lanes(guard.type) == 1):
-            raw = self._load_scalar(pointers, coordinates, guard, el, size)
+            raw = self._load_scalar(pointers, coordinates, guard, el, align)
             return self._fill(from_memory(self.f, raw, node.elem), guard, node, coordinates, tail)
         type_ = vector(el, n)
         if tail is not None and lanes(tail.type) == n:
@@ -362,20 +363,20 @@ class Evaluator:
                     following = self.f.gep(pointer, self._to_next_row(node, dim), el)
                     for line in range(0, n, max(1, CACHE_LINE // size)):
                         self.f.prefetch(self.f.gep(following, line, el), locality=2)
-                raw = self.f.load(type_, pointer, size)
+                raw = self.f.load(type_, pointer, align)
             elif only_first_lane(guard):
-                raw = load_first(self.f, pointer, type_, size)
+                raw = load_first(self.f, pointer, type_, align)
             else:
-                raw = load_lanes(self.f, type_, pointer, self.f.splat(guard, n), size)
+                raw = load_lanes(self.f, type_, pointer, self.f.splat(guard, n), align)
             if run == -1:
                 raw = self.f.shuffle(raw, raw, range(n - 1, -1, -1))
                 guard = None if guard is None else self.f.shuffle(guard, guard, range(n - 1, -1, -1))
         elif dim is not None and are_in_pieces(self.f.module, size, run) and (guard is None or node.shape[dim] > n):
             on = None if guard is None else self.f.splat(guard, n)
-            raw = load_in_pieces(self.f, self.pointer_at(pointers, coordinates, dim), on, type_, run, size)
+            raw = load_in_pieces(self.f, self.pointer_at(pointers, coordinates, dim), on, type_, run, align)
         elif dim is not None and are_few_apart(self.f.module, size, run, [guard, tail], along(coordinates, dim).at):
             pointer = self.pointer_at(pointers, coordinates, dim)
-            raw = load_apart(self.f, pointer, guard, type_, run, size)
+            raw = load_apart(self.f, pointer, guard, type_, run, align)
         else:
             raw = self._gather(pointers, coordinates, guard, n, tail)
         return self._fill(from_memory(self.f, raw, node.elem), guard, node, coordinates, tail)
@@ -404,14 +405,14 @@ class Evaluator:
         )
 
     def _load_scalar(
-        self, pointers: Pointers, coordinates: Coordinates, guard: V | None, el: str, size: int
+        self, pointers: Pointers, coordinates: Coordinates, guard: V | None, el: str, align: int
     ) -> V:
         pointer = self.pointer_at(pointers, coordinates, None)
         if guard is not None:  # a false guard must not touch memory: read a stack slot instead
             safe = self.f.alloca("i64", 1, 8)
             self.f.store(i64(0), safe, 8)
             pointer = self.f.select(guard, pointer, safe)
-        return self.f.load(el, pointer, size)
+        return self.f.load(el, pointer, align)
 
     def addresses(self, pointers: Pointers, coordinates: Coordinates, n: int, tail: V | None) -> V:
         offsets = self.f.splat(self.offset_at(pointers, coordinates, tail), n)
@@ -431,9 +432,9 @@ class Evaluator:
     def _gather(
         self, pointers: Pointers, coordinates: Coordinates, guard: V | None, n: int, tail: V | None
     ) -> V:
-        el, size = memory_element(pointers.pointee), memory_size(pointers.pointee)
+        el, size, align = memory_element(pointers.pointee), memory_size(pointers.pointee), alignment_of(pointers)
         if n == 1:
-            return self._load_scalar(pointers, coordinates, guard, el, size)
+            return self._load_scalar(pointers, coordinates, guard, el, align)
         offsets = self.f.splat(self.offset_at(pointers, coordinates, tail), n)
         mask = None if guard is None else self.f.splat(guard, n)
         type_ = vector(el, n)
@@ -441,7 +442,7 @@ class Evaluator:
         def apart(rarely: bool) -> V:
             unit = f"{pointers.unit}, ptr {pointers.base.operand()}, {offsets.type} {offsets.operand()}"
             addresses = self.f.op(f"getelementptr {unit}", vector("ptr", n))
-            return gather(self.f, addresses, mask, type_, size, rarely)
+            return gather(self.f, addresses, mask, type_, align, rarely)
 
         if memory_size_of(pointers.unit) != size or pointers.rest is None or reads_memory(pointers.rest):
             return apart(False)
@@ -453,7 +454,7 @@ class Evaluator:
         self.f.cond_branch(is_run, run, spread)
         self.f.start(run)
         pointer = self.f.gep(pointers.base, first, pointers.unit)
-        together = self.f.load(type_, pointer, size) if mask is None else load_lanes(self.f, type_, pointer, mask, size)
+        together = self.f.load(type_, pointer, align) if mask is None else load_lanes(self.f, type_, pointer, mask, align)
         self.f.branch(done)
         self.f.start(spread)
         separate = apart(True)

@@ -1,13 +1,26 @@
-"""Finds halves of 64-bit integers, and integers of two halves, in blocks."""
+"""Finds halves of 64-bit integers, and integers of two halves, in blocks and in memory.
+
+Complex64 numbers are such integers. Where their parts are neighbours in memory, a number is loaded and stored as it lies, in
+place of both parts with strides of two.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from ...elementwise import memory_size
 from ...halves import HIGH, JOINED, LOW
-from ...values import integer
-from ..nodes import Map, Node, Splat
-from ..scalars import is_constant
+from ...values import integer, is_zero
+from ..loops.coordinates import memory_size_of
+from ..nodes import Load, Map, Node, Pointers, Splat
+from ..scalars import Scalars, is_constant
+
+_HALF = 4
+_DEPTH = 4
+"""Operations, one of another, that are compared to tell whether two masks are the same."""
+_NOTED = frozenset(("bound", "begin"))
+"""What is noted of a comparison, and follows from its operands."""
 
 
 def halves(op: str, operands: Sequence[Node], is_free: Callable[[Node], bool]) -> Map | None:
@@ -39,3 +52,67 @@ def _extended(node: Node, is_free: Callable[[Node], bool]) -> Node | None:
     """Returns the i32 that is extended by zeros."""
     is_wide = isinstance(node, Map) and node.op == "arith.extui" and node.operands[0].elem == "i32" and is_free(node)
     return node.operands[0] if is_wide and isinstance(node, Map) else None
+
+
+def joined_load(s: Scalars, node: Map, is_free: Callable[[Node], bool]) -> Load | None:
+    """Returns the load of integers of which both halves are loaded, from neighbours in memory; None of others."""
+    if node.op != JOINED:
+        return None
+    one, other = (_loaded(each, is_free) for each in node.operands)
+    if one is None or other is None or not same(one.mask, other.mask) or not same(one.other, other.other):
+        return None
+    if one.mask is not None and not (isinstance(one.other, Splat) and is_zero(one.other.value)):
+        return None
+    pointers = whole_pointers(s, one.pointers, other.pointers)
+    if pointers is None:
+        return None
+    rest = None if one.mask is None else Splat(one.shape, "i64", s.constant(0))
+    return Load(one.shape, "i64", pointers, one.mask, rest)
+
+
+def whole_pointers(s: Scalars, low: Pointers, high: Pointers) -> Pointers | None:
+    """Returns pointers to the integers whose halves are pointed to; None where they are no neighbours."""
+    if low.base.operand() != high.base.operand() or low.unit != high.unit or low.shape != high.shape:
+        return None
+    if memory_size(low.pointee) != _HALF or memory_size(high.pointee) != _HALF or low.rest is not None or high.rest is not None:
+        return None
+    steps = [[None if each is None else each.operand() for each in part.offset.coefficients] for part in (low, high)]
+    (start, before), (following, after) = (s.parts(part.offset.base) for part in (low, high))
+    apart = memory_size_of(low.unit) * (after - before)
+    if steps[0] != steps[1] or start.operand() != following.operand() or apart != _HALF:
+        return None
+    return replace(low, pointee="i64")
+
+
+def half_of(node: Node, is_free: Callable[[Node], bool]) -> tuple[Node, bool] | None:
+    """Returns the integers of which a block is one half, and whether it is the upper one."""
+    node = _reinterpreted(node, is_free)
+    if not isinstance(node, Map) or node.op not in (LOW, HIGH) or not is_free(node):
+        return None
+    return node.operands[0], node.op == HIGH
+
+
+def _reinterpreted(node: Node, is_free: Callable[[Node], bool]) -> Node:
+    """Returns what a block holds the bits of."""
+    while isinstance(node, Map) and node.op.endswith(".bitcast") and is_free(node):
+        (node,) = node.operands
+    return node
+
+
+def _loaded(node: Node, is_free: Callable[[Node], bool]) -> Load | None:
+    found = _reinterpreted(node, is_free)
+    return found if isinstance(found, Load) and is_free(found) else None
+
+
+def same(one: Node | None, other: Node | None, depth: int = _DEPTH) -> bool:
+    """Returns whether two blocks are known to be the same."""
+    if one is other:
+        return True
+    if isinstance(one, Splat) and isinstance(other, Splat):
+        return one.value == other.value
+    if not isinstance(one, Map) or not isinstance(other, Map) or not depth:
+        return False
+    facts = [{name: fact for name, fact in each.attrs.items() if name not in _NOTED} for each in (one, other)]
+    if (one.op, one.elem, len(one.operands), facts[0]) != (other.op, other.elem, len(other.operands), facts[1]):
+        return False
+    return all(same(a, b, depth - 1) for a, b in zip(one.operands, other.operands, strict=True))

@@ -163,6 +163,11 @@ def stride_of(pointers: Pointers, dim: int) -> int:
     return distance // size if distance % size == 0 else 0
 
 
+def alignment_of(pointers: Pointers) -> int:
+    """Returns the bytes of which addresses of elements are multiples: integers of two floats may lie where floats do."""
+    return min(memory_size(pointers.pointee), memory_size_of(pointers.unit))
+
+
 def memory_size_of(llvm_element: str) -> int:
     """Returns the bytes of an LLVM element type."""
     return {"double": 8, "float": 4, "half": 2, "ptr": 8}.get(llvm_element) or max(

@@ -19,7 +19,7 @@ from ..memory.gathers import are_few_apart
 from ..memory.short_strides import are_in_pieces
 from ..nodes import Flattened, Load, Map, Node, Pointers, Stored, View
 from ..scalars import ZERO, is_constant
-from .coordinates import Bound, Coordinate, Coordinates, reads_memory, stride_of
+from .coordinates import Bound, Coordinate, Coordinates, alignment_of, reads_memory, stride_of
 from .vector_loop import vector_loop
 
 MAX_COLUMNS = 16
@@ -136,7 +136,7 @@ class Interleaved:
         ev, f, s = self.ev, self.f, self.ev.s
         coordinate = here[self.along]
         assert coordinate is not None
-        n, count, size = coordinate.lanes, len(columns), memory_size(self.pointers.pointee)
+        n, count, align = coordinate.lanes, len(columns), alignment_of(self.pointers)
         vectors = side_by_side(f, columns)
         start = ev.pointer_at(self.pointers, here, self.along)
         first = s.mul(s.add(coordinate.at, s.constant(coordinate.offset)), s.constant(count))
@@ -145,11 +145,11 @@ class Interleaved:
             position = s.add(first, s.constant(vector * n))
             mask = None if limit is None else ev.lane_mask(position, s.mul(limit, s.constant(count)), n)
             if mask is None:
-                f.store(data, pointer, size)
+                f.store(data, pointer, align)
             elif only_first_lane(mask):  # see `LoopNests.store`
-                f.store(f.extract(data, 0), pointer, size)
+                f.store(f.extract(data, 0), pointer, align)
             else:
-                store_lanes(f, data, pointer, mask, size)
+                store_lanes(f, data, pointer, mask, align)
 
 
 def side_by_side(f: Function, columns: Sequence[V]) -> list[V]:

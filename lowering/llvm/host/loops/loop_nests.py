@@ -40,6 +40,7 @@ from .coordinates import (
     Bound,
     Coordinate,
     Coordinates,
+    alignment_of,
     along,
     decompose_mask,
     memory_size_of,
@@ -388,7 +389,7 @@ class LoopNests:
         is_of_halves = isinstance(value, Map) and value.op == JOINED and ev.target.has_short_vectors
         elem = "i32" if is_of_halves else pointers.pointee  # whose lanes fill a register
         anchor = Load(pointers.shape, elem, pointers, None, None)  # hoists the row pointer
-        size = memory_size(pointers.pointee)
+        size, align = memory_size(pointers.pointee), alignment_of(pointers)
         inner = self.inner_dim(pointers.shape)
         contiguous = ev.is_affine(pointers, inner) and stride_of(pointers, inner) == 1
         past = streaming and contiguous and not rest and self._fills_lines(pointers, inner)
@@ -413,30 +414,30 @@ class LoopNests:
             if dim is None or (ev.is_affine(pointers, dim) and stride_of(pointers, dim) == 1):
                 pointer = ev.pointer_at(pointers, here, dim)
                 if dim is None:
-                    self._guarded(guard, lambda: f.store(data, pointer, size))
+                    self._guarded(guard, lambda: f.store(data, pointer, align))
                 elif guard is None:
                     known = CACHE_LINE if to_lines else ev.s.multiple(ev.row_pointer(pointers, here, dim))
                     is_line = n * size >= CACHE_LINE or ev.target.has_short_vectors  # two of those, one after the other, are
                     in_whole_lines = to_lines or (is_line and known % CACHE_LINE == 0)
                     known = math.gcd(CACHE_LINE, n * size, known)
                     goes_past = past and known >= _SHORTEST and (in_whole_lines or in_lines)
-                    f.store(data, pointer, known if goes_past else size, nontemporal=goes_past)
+                    f.store(data, pointer, known if goes_past else align, nontemporal=goes_past)
                 elif only_first_lane(tail):
                     # LLVM 22 writes four bytes for a truncated 16-bit vector under a constant mask of one lane
                     only = None if guard is tail else f.extract(f.splat(guard, n), 0)
-                    self._guarded(only, lambda: f.store(f.extract(data, 0), pointer, size))
+                    self._guarded(only, lambda: f.store(f.extract(data, 0), pointer, align))
                 else:
-                    store_lanes(f, data, pointer, f.splat(guard, n), size)
+                    store_lanes(f, data, pointer, f.splat(guard, n), align)
                 return
             stride = stride_of(pointers, dim) if ev.is_affine(pointers, dim) else 0
             if are_few_apart(f.module, size, stride, [guard, tail], along(here, dim).at):
-                store_apart(f, data, ev.pointer_at(pointers, here, dim), guard, stride, size)
+                store_apart(f, data, ev.pointer_at(pointers, here, dim), guard, stride, align)
                 return
             addresses = ev.addresses(pointers, here, n, tail)
             on = const(True, vector("i1", n)) if guard is None else f.splat(guard, n)
             name = f"llvm.masked.scatter.{mangle(data.type)}.v{n}p0"
             f.module.declare(name, "void", [data.type, addresses.type, "i32", on.type])
-            f.call(name, "void", [data, addresses, i32(size), on])
+            f.call(name, "void", [data, addresses, i32(align), on])
 
         first = partial(to_line, ev, pointers, bounds, inner) if to_lines else None
         self.nest(pointers.shape, bounds, [*nodes, anchor], effect, first, whole=past, stored=size)
@@ -494,10 +495,10 @@ class LoopNests:
 
     def _store_scalar(self, pointers: Pointers, value: Node, mask: Node | None) -> None:
         ev, f = self.ev, self.ev.f
-        size = memory_size(pointers.pointee)
+        align = alignment_of(pointers)
         pointer = ev.pointer_at(pointers, (), None)
         data = to_memory(f, ev.at(value, ()), pointers.pointee)
-        self._guarded(ev.at(mask, ()) if mask is not None else None, lambda: f.store(data, pointer, size))
+        self._guarded(ev.at(mask, ()) if mask is not None else None, lambda: f.store(data, pointer, align))
 
     def materialize(self, node: Node, into: Stored | None = None, bounds: Sequence[Bound] = ()) -> Stored:
         """Evaluates a block into scratch, `into` or a new one, and returns it."""

@@ -9,10 +9,12 @@ from xdsl.ir import Operation
 
 from ....tt.dialect.memory.pointers import LoadOp, StoreOp
 from ....tt.source_locations import callers_of, source_location
+from ....tt.transforms.folding import is_pure
 from ...elementwise import from_memory, memory_element, memory_size
 from ...syntax import element_name, is_tensor, pointee_name, shape_of
 from ...values import V, i64
-from ..context import KernelContext
+from ..codes.halves import half_of, same, whole_pointers
+from ..context import HeldStore, KernelContext
 from ..control.sites import Site
 from ..elementwise import folded, lower_elementwise
 from ..loops.coordinates import memory_size_of
@@ -145,13 +147,38 @@ def lower_load(k: KernelContext, op: LoadOp) -> None:
 def lower_store(k: KernelContext, op: StoreOp) -> None:
     mask = None if op.mask is None else k.node(op.mask)
     if is_tensor(op.ptr.type):
-        deferred = k.deferred.pop(op.value, None)
-        if deferred is not None:
-            deferred(k.pointers(op.ptr), mask, k.goes_past_caches(op))
-        else:
-            k.nests.store(k.pointers(op.ptr), k.node(op.value), mask, k.goes_past_caches(op))
+        _store_block(k, op, mask)
         return
     offset = Affine((), "i64", i64(0), ())
     pointee = pointee_name(op.ptr.type)
     pointers = Pointers((), "ptr", k.scalar(op.ptr), pointee, offset, 1, memory_element(pointee))
     k.nests.store(pointers, k.node(op.value), mask, False)
+
+
+def _store_block(k: KernelContext, op: StoreOp, mask: Node | None) -> None:
+    pointers, past = k.pointers(op.ptr), k.goes_past_caches(op)
+    deferred = k.deferred.pop(op.value, None)
+    if deferred is not None:
+        deferred(pointers, mask, past)
+        return
+    value, held = k.node(op.value), k.held
+    half = half_of(value, k.is_free)
+    if held is not None:
+        k.held = None
+        whole = whole_pointers(k.ev.s, held.pointers, pointers) if same(held.mask, mask) and past == held.past_caches else None
+        if whole is not None and half is not None and half[1] and half[0] is held.whole:
+            k.nests.store(whole, held.whole, mask, past)
+            return
+        k.nests.store(held.pointers, held.value, held.mask, held.past_caches)
+    if half is not None and not half[1] and k.bounds is None and _is_followed(op):
+        k.held = HeldStore(pointers, value, mask, past, half[0])
+        return
+    k.nests.store(pointers, value, mask, past)
+
+
+def _is_followed(store: StoreOp) -> bool:
+    """Returns whether another store of a block follows, with nothing between that reads or writes memory."""
+    op = store.next_op
+    while op is not None and is_pure(type(op)):
+        op = op.next_op
+    return isinstance(op, StoreOp) and is_tensor(op.ptr.type) and op.ptr.type == store.ptr.type

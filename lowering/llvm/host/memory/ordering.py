@@ -54,6 +54,10 @@ class Ordering:
         written = self._writes(op)
         return any(may_alias(alias_set, written) for _, _, alias_set in self._pending)
 
+    def is_pending(self, node: Load) -> bool:
+        """Whether something may overwrite what a block is loaded from."""
+        return any(load is node for _, load, _ in self._pending)
+
     def enter(self) -> int:
         """Begins a block of a branching region. Returns the mark that `leave` takes."""
         return len(self._pending)

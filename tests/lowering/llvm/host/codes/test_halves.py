@@ -1,5 +1,9 @@
 """Halves of 64-bit integers, and integers made of halves, against NumPy: whole registers, parts of one, single numbers."""
 
+import functools
+import itertools
+import re
+
 import joinery as jn
 import numpy as np
 import pytest
@@ -78,3 +82,111 @@ def test_columns_of_complex_numbers(rows: int) -> None:
     graph.output(jn.concat([one * other, other], axis=-1))
     found = jn.compile(graph, device="cpu", cache=False)(x, y)
     np.testing.assert_allclose(found, np.concatenate([x * y, y], axis=-1), rtol=1e-6)
+
+
+N = 64
+
+
+def _kernel(stores: str, loads: str = "", mask: str = "") -> str:
+    """Integers of both halves of pairs of floats in x, taken apart again: `%low` and `%high`, with places 2 i and 2 i + 1 of y."""
+    block, pointers, masked = f"tensor<{N}xi64>", f"tensor<{N}x!tt.ptr<f32>>", ", %m, %none" if mask else ""
+    return f"""
+module {{
+  tt.func public @f(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i64) {{
+    %r0 = tt.make_range {{end = {N} : i32, start = 0 : i32}} : tensor<{N}xi32>
+    %r = arith.extsi %r0 : tensor<{N}xi32> to {block}
+    %two = arith.constant dense<2> : {block}
+    %one = arith.constant dense<1> : {block}
+    %none = arith.constant dense<0.0> : tensor<{N}xf32>
+    %limit = tt.splat %n : i64 -> {block}
+    %m = arith.cmpi slt, %r, %limit : {block}
+    %i = arith.muli %r, %two : {block}
+    %j = arith.addi %i, %one : {block}
+    %bx = tt.splat %x : !tt.ptr<f32> -> {pointers}
+    %by = tt.splat %y : !tt.ptr<f32> -> {pointers}
+    %xi = tt.addptr %bx, %i : {pointers}, {block}
+    %xj = tt.addptr %bx, %j : {pointers}, {block}
+    %yi = tt.addptr %by, %i : {pointers}, {block}
+    %yj = tt.addptr %by, %j : {pointers}, {block}
+    %a = tt.load %xi{masked} : {pointers}
+    %b = tt.load %xj{masked} : {pointers}
+    {loads}
+    %ai = tt.bitcast %a : tensor<{N}xf32> -> tensor<{N}xi32>
+    %bi = tt.bitcast %b : tensor<{N}xf32> -> tensor<{N}xi32>
+    %aw = arith.extui %ai : tensor<{N}xi32> to {block}
+    %bw = arith.extui %bi : tensor<{N}xi32> to {block}
+    %by32 = arith.constant dense<32> : {block}
+    %up = arith.shli %bw, %by32 : {block}
+    %both = arith.ori %up, %aw : {block}
+    %sum = arith.addi %both, %one : {block}
+    %l = arith.trunci %sum : {block} to tensor<{N}xi32>
+    %low = tt.bitcast %l : tensor<{N}xi32> -> tensor<{N}xf32>
+    %s = arith.shrui %sum, %by32 : {block}
+    %h = arith.trunci %s : {block} to tensor<{N}xi32>
+    %high = tt.bitcast %h : tensor<{N}xi32> -> tensor<{N}xf32>
+    {stores}
+    tt.return
+  }}
+}}
+"""
+
+
+def _store(pointers: str, value: str, mask: str = "") -> str:
+    return f"tt.store %{pointers}, %{value}{mask} : tensor<{N}x!tt.ptr<f32>>\n"
+
+
+OTHER_HIGH = f"""%s2 = arith.shrui %both, %by32 : tensor<{N}xi64>
+    %h2 = arith.trunci %s2 : tensor<{N}xi64> to tensor<{N}xi32>
+    %high2 = tt.bitcast %h2 : tensor<{N}xi32> -> tensor<{N}xf32>
+"""
+STORES = {
+    "of another number": _store("yi", "low") + OTHER_HIGH + _store("yj", "high2"),
+    "both": _store("yi", "low") + _store("yj", "high"),
+    "upper first": _store("yj", "high") + _store("yi", "low"),
+    "swapped": _store("yi", "high") + _store("yj", "low"),
+    "lower twice": _store("yi", "low") + _store("yj", "low"),
+    "apart": _store("yi", "low") + _store("xj", "high"),
+    "same place": _store("yi", "low") + _store("yi", "high"),
+    "masked": _store("yi", "low", ", %m") + _store("yj", "high", ", %m"),
+    "one masked": _store("yi", "low", ", %m") + _store("yj", "high"),
+    "read between": _store("yi", "low") + f"%z = tt.load %yi : tensor<{N}x!tt.ptr<f32>>\n" + _store("yj", "z"),
+    "another between": _store("yi", "low") + _store("xi", "high") + _store("yj", "high"),
+    "in place": _store("xi", "low") + _store("xj", "high"),
+    "in place, moved": _store("xj", "low") + _store("xi", "high"),
+}
+LOADS = {
+    "as they lie": "",
+    "overwritten": _store("xj", "none"),  # after they are loaded
+    "aliased": _store("yj", "none"),
+}
+
+
+@pytest.mark.parametrize(("stores", "loads", "mask"), list(itertools.product(STORES, LOADS, ["", "masked"])))
+def test_numbers_are_moved_whole_only_where_their_halves_are(stores, loads, mask):
+    """Against the interpreter, with x and y apart and in one array, with accesses compared with arrays and without."""
+    kernel = jn.kernel.from_ttir(_kernel(STORES[stores], LOADS[loads], mask))
+    memory = np.random.default_rng(3).integers(-(2**31), 2**31, 5 * N).astype(np.int32)
+    for n, first in [*itertools.product((0, 1, 5, N - 1, N), (3 * N,)), *itertools.product((N - 1,), (0, 1, 2, 7))]:
+        found = []
+        for run in (kernel.interpret, kernel.launch, functools.partial(kernel.launch, check_bounds=True)):
+            own = memory.copy()
+            run(1, *[own[begin : begin + 2 * N].view(np.float32) for begin in (0, first)], n)
+            found.append(own)
+        np.testing.assert_array_equal(found[1], found[0])
+        np.testing.assert_array_equal(found[2], found[0])
+
+
+@pytest.mark.parametrize(("stores", "is_whole"), [("both", True), ("masked", True), ("apart", False), ("swapped", False)])
+def test_neighbours_are_stored_at_once(stores, is_whole):
+    code = jn.kernel.from_ttir(_kernel(STORES[stores])).llvm_ir()
+    assert bool(re.search(r"(store <\d+ x i64>|call void @llvm.masked.store.v\d+i64|@jn_store_\d_of_8)", code)) == is_whole
+
+
+def test_pairs_of_floats_are_numbers_as_they_lie():
+    """Where there is nothing else to do, complex numbers are copied, 4-byte aligned as floats are."""
+    rows = np.random.default_rng(0).standard_normal((8, 64)).astype(np.float32)
+    found, kernel = run(lambda x: jn.complex(x[:, ::2], x[:, 1::2]), rows)
+    np.testing.assert_array_equal(found, rows.view(np.complex64))
+    loads = re.findall(r"load <\d+ x (\w+)>, ptr [^,]+, align (\d+)", kernel.llvm_ir)
+    assert loads
+    assert set(loads) == {("i64", "4")}
