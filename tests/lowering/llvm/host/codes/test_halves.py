@@ -135,7 +135,8 @@ def _store(pointers: str, value: str, mask: str = "") -> str:
     return f"tt.store %{pointers}, %{value}{mask} : tensor<{N}x!tt.ptr<f32>>\n"
 
 
-OTHER_HIGH = f"""%s2 = arith.shrui %both, %by32 : tensor<{N}xi64>
+OTHER_HIGH = f"""%twice = arith.addi %both, %both : tensor<{N}xi64>
+    %s2 = arith.shrui %twice, %by32 : tensor<{N}xi64>
     %h2 = arith.trunci %s2 : tensor<{N}xi64> to tensor<{N}xi32>
     %high2 = tt.bitcast %h2 : tensor<{N}xi32> -> tensor<{N}xf32>
 """
