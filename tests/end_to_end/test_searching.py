@@ -153,6 +153,26 @@ def test_elements_that_bincount_has_no_place_for_count_nowhere() -> None:
     assert jn.bincount(*graph.inputs, length=4).dtype is jn.int64
 
 
+@pytest.mark.parametrize(
+    ("dtype", "least", "size"), [("uint8", 256, 256), ("uint8", 300, 300), ("int8", 128, 128), ("bool", 2, 2)]
+)
+def test_bincount_of_a_short_dtype_has_a_known_size(dtype: str, least: int, size: int) -> None:
+    graph = jn.Graph("g", [jn.TensorType(dtype, ("n",), "x")])
+    graph.output(jn.bincount(graph.inputs[0], minlength=least))
+    assert graph.outputs[0].shape == (size,)
+    x = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 100, 1000).astype(dtype)
+    np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(x), np.bincount(x, minlength=least))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int32", "int64", "uint64"])
+@pytest.mark.parametrize("extent", [0, 1, 500, "n"])
+def test_bincount_finds_the_largest_number(dtype: str, extent: int | str) -> None:
+    x = np.random.default_rng(1).integers(0, 77, 500 if extent == "n" else extent).astype(dtype)
+    graph = jn.Graph("g", [jn.TensorType(dtype, (extent,), "x")])
+    graph.output(jn.bincount(graph.inputs[0], minlength=7))
+    np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(x), np.bincount(x.astype(np.int64), minlength=7))
+
+
 SOME = ["int32", *[pytest.param(n, marks=SLOW) for n in ("float32", "float64", "float16", "bool", "uint8")]]
 
 

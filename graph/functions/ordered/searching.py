@@ -66,17 +66,25 @@ def bincount(
     least = as_extent(minlength, f"{op}: minlength")
     wide = apply("minimum", symbol, 1 << 62) if symbol.dtype.kind == "uint" and symbol.dtype.bits == 64 else symbol
     numbers = primitives.cast(wide, int64)
-    size = _largest(numbers, least) if length is None else as_extent(length, f"{op}: length")
+    if length is not None:
+        size = as_extent(length, f"{op}: length")
+    elif isinstance(least, int) and symbol.dtype.max_value < least:
+        size = least  # no element is beyond it, whatever they are
+    else:
+        size = _largest(symbol, numbers, least)
     if symbol.dtype.kind == "uint":
         return _counted(symbol, None, added, size)
     return _counted(numbers, apply("greater_equal", numbers, 0), added, size)
 
 
-def _largest(numbers: Symbol, least: Extent) -> Extent:
+def _largest(x: Symbol, numbers: Symbol, least: Extent) -> Extent:
     """Return a name for the size that has a place for every number, and is not less than another one."""
     graph = numbers.graph
-    padded = apply("pad", numbers, low=(0,), high=(1,), mode="constant", value=-1)
-    count = apply("maximum", apply("add", max_(padded), 1), graph.dim_value(least))
+    if isinstance(x.shape[0], int) and x.shape[0] > 0 and 8 <= x.dtype.bits < 64 and not x.dtype.is_bool:
+        largest = primitives.cast(max_(x), int64)  # of more elements a register
+    else:
+        largest = max_(apply("pad", numbers, low=(0,), high=(1,), mode="constant", value=-1))
+    count = apply("maximum", apply("add", largest, 1), graph.dim_value(least))
     return host("empty_rows", count, sizes=(fresh_dim(graph, "bins"),)).shape[0]
 
 

@@ -88,7 +88,7 @@ N = 64
 
 
 def _kernel(stores: str, loads: str = "", mask: str = "") -> str:
-    """Integers of both halves of pairs of floats in x, taken apart again: `%low` and `%high`, with places 2 i and 2 i + 1 of y."""
+    """Integers of both halves of pairs of floats in x, taken apart again: `%low` and `%high`; pointers to places of y."""
     block, pointers, masked = f"tensor<{N}xi64>", f"tensor<{N}x!tt.ptr<f32>>", ", %m, %none" if mask else ""
     return f"""
 module {{
