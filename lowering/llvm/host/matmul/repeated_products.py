@@ -14,6 +14,7 @@ from typing import Any
 from xdsl.ir import Operation
 
 from .....promotion.dataclass import dataclass
+from ....target import CACHE_LINE
 from ....tt.analysis.control_flow import terminator
 from ....tt.facts import ORDERED
 from ....tt.transforms.folding import constant_of, is_pure
@@ -33,7 +34,7 @@ from .product_loops import added_per_iteration, define_integer, varies
 SIDE_BY_SIDE = 64
 """The most elements of a row of floats that is put together: with longer ones nothing is gained."""
 SHORT_SIDE_BY_SIDE = 256
-"""The most where those of an iteration fill a register at most: to begin so many products takes long."""
+"""The most where those of an iteration fill a cache line at most: to begin so many products takes long."""
 
 
 def lower_repeated_product(k: KernelContext, op: Any) -> bool:
@@ -148,7 +149,7 @@ def _side_by_side(
     if right.limits(1) or not left.limits(0) <= {bound.limit.operand() for bound in wanted if bound.dim == 0}:
         return None
     lanes = k.ev.target.vector_bytes // memory_size_of(element)
-    if times * steps > (SIDE_BY_SIDE if steps > lanes else SHORT_SIDE_BY_SIDE):
+    if times * steps > (SIDE_BY_SIDE if steps * memory_size_of(element) > CACHE_LINE else SHORT_SIDE_BY_SIDE):
         return None
     moved, copied = -(-c.shape[1] // lanes), -(-steps // lanes)
     if (times - 1) * (4 * moved + 1) <= times * 4 * copied:  # to begin a product counts as a quarter of a vector
