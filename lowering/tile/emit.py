@@ -58,6 +58,7 @@ class Kernel:
         use_descriptors: bool = False,
         multiples: Mapping[Extent, int] | None = None,
         table_elements: Callable[[int], int] = no_tables,
+        skips_masked_keys: bool = False,
     ) -> None:
         """Starts the function with its parameters.
 
@@ -65,11 +66,13 @@ class Kernel:
             use_descriptors: whether products load and store through tensor descriptors where they can.
             multiples: powers of two that divide sizes known at launch only.
             table_elements: returns the elements of so many bytes of the longest table that registers hold.
+            skips_masked_keys: whether attention leaves out blocks of keys that its mask excludes.
         """
         self.nest = nest
         self.streaming = streaming
         self.use_descriptors = use_descriptors
         self.table_elements = table_elements
+        self.skips_masked_keys = skips_masked_keys
         self.descriptors: dict[DescriptorAccess, SSAValue] = {}
         self._sides = {operand for v in nest.body if v.op == "contract" for operand in v.operands}
         self.buffers = pointer_buffers(nest)

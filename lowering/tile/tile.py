@@ -41,6 +41,11 @@ class Limits(Protocol):
         """Whether products may read and write blocks through descriptors."""
         ...
 
+    @property
+    def skips_masked_keys(self) -> bool:
+        """Whether attention leaves out blocks of keys that its mask excludes for all rows of a program."""
+        ...
+
     def table_elements(self, size: int) -> int:
         """Returns the elements of `size` bytes of the longest table that registers hold."""
         ...
@@ -154,7 +159,8 @@ class Tiler:
         check_schedule(nest, schedule)
         use_descriptors = self.limits.use_descriptors and template in ("contract", "attention") and identity[3]
         kernel = Kernel(
-            nest, CANONICAL_NAME, schedule.streaming, use_descriptors, shared.multiples, self.limits.table_elements
+            nest, CANONICAL_NAME, schedule.streaming, use_descriptors, shared.multiples, self.limits.table_elements,
+            self.limits.skips_masked_keys,
         )
         grid = tuple(
             [(kernel.merged.get(axis, (axis,)), block) for axis, block in _BUILDERS[template](kernel, schedule)]

@@ -85,6 +85,11 @@ class GpuLimits:
     warpgroups: bool = False
     matrix_instructions: bool = True
 
+    @property
+    def skips_masked_keys(self) -> bool:
+        """Returns False: a loop over all keys is fetched ahead."""
+        return False
+
     def table_elements(self, size: int) -> int:
         """Returns 0: threads have no registers in common that hold a table."""
         return 0

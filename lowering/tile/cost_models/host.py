@@ -100,7 +100,8 @@ FEW_UPDATES = 16
 @dataclass(frozen=True, slots=True)
 class HostLimits:
     """What the cost model knows of a CPU: bytes of a vector register and of the caches, number of threads, whether it
-    multiplies pairs of bfloat16, and by the bytes of an element the longest tables that registers hold."""
+    multiplies pairs of bfloat16, by the bytes of an element the longest tables that registers hold, and whether attention
+    leaves out keys that are masked."""
 
     vector_bytes: int = 64
     l1_bytes: int = 32 << 10
@@ -109,13 +110,15 @@ class HostLimits:
     threads: int = FEW_THREADS
     pairs: bool = False
     tables: tuple[tuple[int, int], ...] = ()
+    skips_masked_keys: bool = True
 
     @staticmethod
     def of(target: HostTarget, threads: int = FEW_THREADS, in_order: bool = False) -> HostLimits:
-        """Returns the limits of a target. in_order: whether products are chains, which are not multiplied in pairs."""
+        """Returns the limits of a target. in_order: whether products are chains, which are not multiplied in pairs,
+        and results those of GPUs, which walk all keys."""
         pairs = target.multiplies_pairs and not in_order
         caches = target.l1_bytes, target.l2_bytes, target.l3_bytes
-        return HostLimits(target.vector_bytes, *caches, threads, pairs, target.tables)
+        return HostLimits(target.vector_bytes, *caches, threads, pairs, target.tables, not in_order)
 
     @property
     def use_descriptors(self) -> bool:

@@ -29,6 +29,7 @@ from ..reductions import reduce_whole
 from ..schedule import Schedule, is_whole
 from ..structure import Product, attention_products, reach
 from .contract import ROW_RANK, row_dimension
+from .masked_keys import MaskedKeys, Walked, key_mask
 from .products import accumulator_type, contraction, finish, matched, operand
 
 HEAD_RANK, KEY_RANK, VALUE_RANK = ROW_RANK + 1, ROW_RANK + 2, ROW_RANK + 3
@@ -117,17 +118,21 @@ def _online(
         b.const(0.0, accumulator, (rows.size, columns.size)),
     ]
     keys_extent = kernel.axis_extent(values.k)
-    with kernel.loop(indices.ceil_div(keys_extent, step), inits) as loop:
+    walked = Walked(indices.ceil_div(keys_extent, step), 0)
+    mask = key_mask(nest, scores, softmax, values.k) if kernel.skips_masked_keys else None
+    if mask is not None:
+        walked = MaskedKeys(frame, mask, (scores, values), columns, rows).walked(walked.count, step, KEY_RANK)
+    with kernel.loop(walked.count, inits) as loop:
         running, total, sums = loop.args
-        keys = kernel.dimension(values.k, step, indices.mul(loop.index, step), KEY_RANK)
+        keys = kernel.dimension(values.k, step, indices.mul(indices.add(walked.first, loop.index), step), KEY_RANK)
         inner = frame.child({values.k: keys})
         inner.define(scores.number, contraction(inner, scores, rows, keys, 1))
         dims = (rows, keys)
         with kernel.at(nest.body[softmax.total]):
             logits = _as(b, inner.expand(inner.block(softmax.logits), dims), working)
-            mask = inner.mask((keys,), dims)
-            if mask is not None:
-                logits = b.select(mask, logits, b.const(-math.inf, working, shape(dims)))
+            inside = inner.mask((keys,), dims)
+            if inside is not None:
+                logits = b.select(inside, logits, b.const(-math.inf, working, shape(dims)))
             largest = b.reduce([logits], 1, lambda b, x, y: [b.binary("arith.maximumf", x[0], y[0])])[0]
             largest = b.binary("arith.maximumf", running, largest)
             empty = b.cmpf("oeq", largest, b.const(-math.inf, working, column))

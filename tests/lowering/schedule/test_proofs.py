@@ -136,6 +136,7 @@ BENCHMARKS: dict[str, tuple[list[Any], Callable[..., Any]]] = {
     "matmul": ([(N, K), (K, M)], jn.matmul),
     "linear and relu": ([(N, K), (K, M), (M,)], lambda x, w, b: jn.relu(x @ w + b)),
     "attention": ([(N, 8, M, 64)] * 3, lambda q, k, v: jn.softmax(q @ jn.transpose(k, -1, -2) * 0.125, axis=-1) @ v),
+    "causal attention": ([(N, 8, M, 64)] * 3, lambda q, k, v: jn.attention(q, k, v, is_causal=True)),
     "add": ([(N,), (N,)], lambda x, y: x + y),
     "cumulative sum": ([(N, M)], lambda x: jn.cumsum(x, axis=1)),
 }
