@@ -3,7 +3,8 @@ over the keys, and the product with the values.
 
 The composite `softmax` and the same thing written out in primitive ops look alike after expansion; both are
 matched on the ops alone. The pattern is what an online softmax can compute (Milakov and Gimelshein 2018; Dao
-et al. 2022): one maximum, one sum of `exp(x - maximum)`, a division.
+et al. 2022): one maximum, one sum of `exp(x - maximum)`, a division. Weights that are NaN may be replaced by 0,
+as exporters of PyTorch have it for rows of which a mask leaves nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Collection, Sequence
 
 from ...graph.symbol import Symbol
 from ...promotion.dataclass import dataclass
+from ..graph_passes.constant_values import constant_value
 from ..graph_passes.roundings import keeps_values, rounds_weights
 from ..nest import Value
 from .extents import is_one
@@ -48,7 +50,7 @@ def find_attention(
 
 
 def _match(values: Symbol, consumers: Sequence[Sequence[int]], outputs: Collection[int]) -> Attention | None:
-    probability = _exact(_before_rounding(values.inputs[0]))
+    probability = _before_replacement(_exact(_before_rounding(values.inputs[0])))
     rank = len(probability.shape)
     if probability.op.name not in ("div", "div_approximate") or rank < 2 or len(values.shape) != rank:
         return None
@@ -101,6 +103,16 @@ def _before_rounding(weights: Symbol) -> Symbol:
     if weights.op.name == "cast" and rounds_weights(weights.attrs, weights.dtype):
         return weights.inputs[0]
     return weights
+
+
+def _before_replacement(weights: Symbol) -> Symbol:
+    """Looks through the choice of 0 in place of NaN."""
+    if weights.op.name != "where" or weights.inputs[0].op.name != "is_nan":
+        return weights
+    condition, other, kept = weights.inputs
+    number = constant_value(other) if all(is_one(extent) for extent in other.shape) else None
+    replaced = number is not None and not number.any() and condition.shape == weights.shape
+    return _exact(kept) if replaced and _exact(condition.inputs[0]) is _exact(kept) else weights
 
 
 def _unbroadcast(symbol: Symbol) -> Symbol:
@@ -182,11 +194,15 @@ def _depends_on(symbol: Symbol, target: Symbol) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Softmax:
-    """The softmax exp(logits - maximum) / total in a nest, as the numbers of its body values."""
+    """The softmax exp(logits - maximum) / total in a nest, as the numbers of its body values.
+
+    replaces_nan: weights that are NaN become 0.
+    """
 
     logits: int
     maximum: int
     total: int
+    replaces_nan: bool = False
 
 
 def find_softmax(body: Sequence[Value], weights: int, axis: int) -> Softmax | None:
@@ -209,6 +225,14 @@ def find_softmax(body: Sequence[Value], weights: int, axis: int) -> Softmax | No
     if body[weights].op == "cast" and rounds_weights(body[weights].attrs, body[weights].dtype):
         weights = body[weights].operands[0]
     weights = exact(weights)
+    replaces_nan = False
+    if body[weights].op == "where":
+        condition, other = (body[number] for number in body[weights].operands[:2])
+        if condition.op != "is_nan" or other.op != "const" or other.attrs["value"] != 0:
+            return None
+        replaces_nan, weights = True, exact(body[weights].operands[2])
+        if exact(condition.operands[0]) != weights:
+            return None
     if body[weights].op not in ("div", "div_approximate"):
         return None
     powers, total = (exact(number) for number in body[weights].operands)
@@ -222,4 +246,4 @@ def find_softmax(body: Sequence[Value], weights: int, axis: int) -> Softmax | No
     logits, maximum = body[difference].operands[0], exact(body[difference].operands[1])
     if not reduces(maximum, "max") or exact(body[maximum].operands[0]) != exact(logits):
         return None
-    return Softmax(logits, maximum, total)
+    return Softmax(logits, maximum, total, replaces_nan)

@@ -568,7 +568,8 @@ def _is_cut_in_rows(nest: Nest, product: Product, rows: int, row_bytes: int, lim
 
 def _attention_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     """Chooses square score blocks: the keys of a block are transposed once for all of its rows, and a block
-    stays in the second-level cache. More keys than a block has are a loop with a running softmax.
+    stays in the second-level cache. More keys than a block has are a loop with a running softmax, but where the second block
+    would not be full: half of its maxima and sums would be of nothing.
 
     Many threads get lower blocks where there are few heads."""
     _, values, m = attention_products(nest)
@@ -578,4 +579,6 @@ def _attention_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], 
         heads = prod([each.extent for axis in values.batch if type((each := nest.axes[axis]).extent) is int])
         while rows > MIN_PRODUCT_ROWS and heads * -(-extent // rows) < limits.threads:
             rows //= 2
-    return ((m, rows), (values.k, capped(nest.axes[values.k].extent, SCORE_BLOCK)))
+    keys = nest.axes[values.k].extent
+    is_short = type(keys) is int and SCORE_BLOCK < keys < 2 * SCORE_BLOCK
+    return ((m, rows), (values.k, capped(keys, 2 * SCORE_BLOCK if is_short else SCORE_BLOCK)))

@@ -20,7 +20,7 @@ from ....promotion.errors import UnsupportedError
 from ...nest import Nest
 from ...schedule.attention import Softmax, find_softmax
 from ...tt.builder.block_builder import BlockBuilder
-from ...tt.types import F32, F64, elem
+from ...tt.types import F32, F64, I1, I64, elem
 from ..blocks import Block, Coordinate, Dimension, power_of_two, register_type, shape
 from ..elements.arithmetic import exp_weight
 from ..elements.conversions import cast
@@ -156,8 +156,37 @@ def _online(
         some = indices.is_less(0, keys_extent)
         total = b.select(some, total, b.const(1.0, working, column))
     divisor = frame.expand(Block(_as(b, total, accumulator), (rows,), accumulator), (rows, columns))
-    quotient = finish(frame, b.binary("arith.divf", sums, divisor), result.dtype)
+    quotient = b.binary("arith.divf", sums, divisor)
+    if softmax.replaces_nan:
+        quotient = _without_weights(frame, values, (rows, columns), step, total, quotient)
+    quotient = finish(frame, quotient, result.dtype)
     frame.define(values.number, Block(quotient, (rows, columns), register_type(result.dtype)))
+
+
+def _without_weights(
+    frame: Frame, values: Product, dims: tuple[Dimension, Dimension], step: int, total: SSAValue, quotient: SSAValue
+) -> SSAValue:
+    """Replaces the rows whose weights are NaN, which are 0 then: by 0, or NaN for values that are not finite.
+
+    There seldom are such rows: only then are values looked at.
+    """
+    kernel, b, indices = frame.kernel, frame.builder, frame.indices
+    (rows, columns), accumulator = dims, elem(quotient.type)
+    right = frame.kernel.nest.body[values.number].operands[1]
+    is_nan = b.cmpf("ule", total, b.const(0.0, elem(total.type), (rows.size,)))  # NaN, or of scores that all are -inf
+    count = indices.value(indices.ceil_div(kernel.axis_extent(values.k), step))
+    counts = b.select(is_nan, b.splat(count, (rows.size,)), b.const(0, I64, (rows.size,)))
+    needed = b.reduce([counts], 0, lambda b, x, y: [b.binary("arith.maxsi", x[0], y[0])])[0]
+    with kernel.loop(needed, [b.const(0.0, accumulator, (columns.size,))]) as loop:
+        keys = kernel.dimension(values.k, step, indices.mul(loop.index, step), KEY_RANK)
+        block = operand(frame.child({values.k: keys}), right, keys, columns, keys)
+        if elem(block.type) != accumulator:
+            block = b.cast("arith.extf", block, accumulator)
+        nothing = b.binary("arith.mulf", block, b.const(0.0, accumulator, shape((keys, columns))))
+        sums = b.reduce([nothing], 0, lambda b, x, y: [b.binary("arith.addf", x[0], y[0])])[0]
+        loop.yield_([b.binary("arith.addf", loop.args[0], sums)])
+    chosen = frame.expand(Block(is_nan, (rows,), I1), dims)
+    return b.select(chosen, frame.expand(Block(loop.results[0], (columns,), accumulator), dims), quotient)
 
 
 def _as(b: BlockBuilder, x: SSAValue, float_type: Attribute) -> SSAValue:

@@ -124,6 +124,10 @@ def tiled_of(graph: jn.Graph) -> Tiled:
     return tile_graph(graph, HostBackend(host_target()), Options())
 
 
+def _without_nan(x: Any) -> Any:
+    return jn.where(jn.is_nan(x), 0.0, x)
+
+
 N, M, K = jn.dim("n"), jn.dim("m"), jn.dim("k")
 BENCHMARKS: dict[str, tuple[list[Any], Callable[..., Any]]] = {
     "softmax": ([(N, M)], lambda x: jn.softmax(x, axis=-1)),
@@ -137,6 +141,7 @@ BENCHMARKS: dict[str, tuple[list[Any], Callable[..., Any]]] = {
     "linear and relu": ([(N, K), (K, M), (M,)], lambda x, w, b: jn.relu(x @ w + b)),
     "attention": ([(N, 8, M, 64)] * 3, lambda q, k, v: jn.softmax(q @ jn.transpose(k, -1, -2) * 0.125, axis=-1) @ v),
     "causal attention": ([(N, 8, M, 64)] * 3, lambda q, k, v: jn.attention(q, k, v, is_causal=True)),
+    "attention, 0 for NaN": ([(N, 8, M, 64)] * 3, lambda q, k, v: _without_nan(jn.softmax(q @ jn.transpose(k, -1, -2))) @ v),
     "add": ([(N,), (N,)], lambda x, y: x + y),
     "cumulative sum": ([(N, M)], lambda x: jn.cumsum(x, axis=1)),
 }
