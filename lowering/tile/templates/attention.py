@@ -177,6 +177,7 @@ def _without_weights(
     count = indices.value(indices.ceil_div(kernel.axis_extent(values.k), step))
     counts = b.select(is_nan, b.splat(count, (rows.size,)), b.const(0, I64, (rows.size,)))
     needed = b.reduce([counts], 0, lambda b, x, y: [b.binary("arith.maxsi", x[0], y[0])])[0]
+    needed = b.binary("arith.minsi", needed, count)  # which proofs need not find out
     with kernel.loop(needed, [b.const(0.0, accumulator, (columns.size,))]) as loop:
         keys = kernel.dimension(values.k, step, indices.mul(loop.index, step), KEY_RANK)
         block = operand(frame.child({values.k: keys}), right, keys, columns, keys)
