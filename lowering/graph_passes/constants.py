@@ -73,8 +73,8 @@ def _parts(graph: Graph) -> _Parts:
     found = {number for number in copied if number in views and _bytes(views[number][-1]) <= MAX_FOLDED}
     for number, parts in slices.items():
         if number in arrays and number not in whole:
-            held = _bytes(arrays[number])
-            if sum([_bytes(part) for part in parts]) <= held <= MAX_FOLDED:
+            available = _bytes(arrays[number])
+            if sum([_bytes(part) for part in parts]) <= available <= MAX_FOLDED:
                 found.update([part.id for part in parts])
     return {number: views[number] for number in found}
 

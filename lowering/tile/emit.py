@@ -71,8 +71,7 @@ class Kernel:
         self.nest = nest
         self.streaming = streaming
         self.use_descriptors = use_descriptors
-        self.table_elements = table_elements
-        self.skips_masked_keys = skips_masked_keys
+        self.table_elements, self.skips_masked_keys = table_elements, skips_masked_keys
         self.descriptors: dict[DescriptorAccess, SSAValue] = {}
         self._sides = {operand for v in nest.body if v.op == "contract" for operand in v.operands}
         self.buffers = pointer_buffers(nest)

@@ -31,7 +31,7 @@ Handler = Callable[["KernelContext", Any], None]
 """Lowers one operation; each handler knows the class of its operations."""
 
 
-class HeldStore(NamedTuple):
+class PendingStore(NamedTuple):
     """A store of a block that is the lower half of integers of 64 bits."""
 
     pointers: Pointers
@@ -53,7 +53,7 @@ class KernelContext(Values):
     address_uses: tells which values move pointers.
     deferred: emits a value that only a store reads together with that store, given its addresses, its mask, and whether it goes
     past the caches; taken: what holds the result of a reduction as soon as such a value has been emitted.
-    held: a store of lower halves that is emitted with the next one.
+    pending: a store of lower halves that is emitted with the next one.
     program: the number of the program; grid: the extents of the grid, where the function asks for them; position: where the
     program stands in it.
     """
@@ -77,7 +77,7 @@ class KernelContext(Values):
         self.position: list[V] = []
         self.deferred: dict[SSAValue, Callable[[Pointers, Node | None, bool], None]] = {}
         self.taken: dict[Operation, Stored] = {}
-        self.held: HeldStore | None = None
+        self.pending: PendingStore | None = None
         self._handlers = handlers
         self._otherwise = otherwise
 

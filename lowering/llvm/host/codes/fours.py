@@ -129,8 +129,8 @@ def _multiplied(f: Function, total: V, quads: V, factors: V) -> V:
 def _in_pairs(f: Function, codes: Sequence[V], factors: V, total: V, flipped: bool) -> V:
     """Emits the sum of vectors of a multiple of 8 lanes, two bytes at a time."""
     n = lanes(factors.type)
-    words, eight = f.bitcast(factors, vector("i16", 2 * n)), const(8, vector("i16", 2 * n))
-    halves = f.binary("ashr", f.binary("shl", words, eight), eight), f.binary("ashr", words, eight)
+    shorts, eight = f.bitcast(factors, vector("i16", 2 * n)), const(8, vector("i16", 2 * n))
+    halves = f.binary("ashr", f.binary("shl", shorts, eight), eight), f.binary("ashr", shorts, eight)
     if flipped:
         codes = [f.binary("xor", each, const(_FLIP, each.type)) for each in codes]
     order = [lane + n * half for lane in range(n) for half in (0, 1)]

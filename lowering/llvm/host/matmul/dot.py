@@ -344,8 +344,8 @@ class Dots:
             if not accumulate:
                 self.nests.materialize(Splat(c.shape, c.elem, constant(0, c.elem)), target, wanted)
         j, k = self._limit(columns, (right, 1)), self._limit(depth, (left, 1), (right, 0))
-        held = scratch_bytes(panel, depth, repetition) if isinstance(panel, Quads) else panel.scratch_bytes(depth)
-        packed = ev.scratch((held,), "i8").pointer
+        needed = scratch_bytes(panel, depth, repetition) if isinstance(panel, Quads) else panel.scratch_bytes(depth)
+        packed = ev.scratch((needed,), "i8").pointer
         ldc, read = ev.s.constant(target.strides[0]), self._limit(columns, (whole, 1))
 
         def multiply(panel: Quads | Pairs, part: Part, column: V) -> None:

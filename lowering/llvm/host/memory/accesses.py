@@ -14,7 +14,7 @@ from ...elementwise import from_memory, memory_element, memory_size
 from ...syntax import element_name, is_tensor, pointee_name, shape_of
 from ...values import V, i64
 from ..codes.halves import half_of, same, whole_pointers
-from ..context import HeldStore, KernelContext
+from ..context import KernelContext, PendingStore
 from ..control.sites import Site
 from ..elementwise import folded, lower_elementwise
 from ..loops.coordinates import memory_size_of
@@ -161,17 +161,18 @@ def _store_block(k: KernelContext, op: StoreOp, mask: Node | None) -> None:
     if deferred is not None:
         deferred(pointers, mask, past)
         return
-    value, held = k.node(op.value), k.held
+    value, pending = k.node(op.value), k.pending
     half = half_of(value, k.is_free)
-    if held is not None:
-        k.held = None
-        whole = whole_pointers(k.ev.s, held.pointers, pointers) if same(held.mask, mask) and past == held.past_caches else None
-        if whole is not None and half is not None and half[1] and half[0] is held.whole:
-            k.nests.store(whole, held.whole, mask, past)
+    if pending is not None:
+        k.pending = None
+        alike = same(pending.mask, mask) and past == pending.past_caches
+        whole = whole_pointers(k.ev.s, pending.pointers, pointers) if alike else None
+        if whole is not None and half is not None and half[1] and half[0] is pending.whole:
+            k.nests.store(whole, pending.whole, mask, past)
             return
-        k.nests.store(held.pointers, held.value, held.mask, held.past_caches)
+        k.nests.store(pending.pointers, pending.value, pending.mask, pending.past_caches)
     if half is not None and not half[1] and k.bounds is None and _is_followed(op):
-        k.held = HeldStore(pointers, value, mask, past, half[0])
+        k.pending = PendingStore(pointers, value, mask, past, half[0])
         return
     k.nests.store(pointers, value, mask, past)
 

@@ -376,7 +376,7 @@ class Quads:
                         _sum_of_products(f, self.form, total, (pair,), (column,), self.n)
                         for total, column in zip(sums[of_row], columns, strict=True)
                     ]
-                    sums[of_row] = settled(f, added)
+                    sums[of_row] = before_loads(f, added)
             state.next = sums
         return state.results
 
@@ -397,7 +397,7 @@ def after(f: Function, pointer: V, sums: V) -> V:
     return f.pure(f'call ptr asm "", "=r,0,v"(ptr {pointer.operand()}, {sums.type} {sums.operand()})', "ptr")
 
 
-def settled(f: Function, values: Sequence[V]) -> list[V]:
+def before_loads(f: Function, values: Sequence[V]) -> list[V]:
     """Return values that are there before anything is loaded that comes after them, without an instruction.
 
     LLVM otherwise adds products later that it forms now, for which the registers are too few.
