@@ -162,7 +162,10 @@ LOADS = {
 }
 
 
-@pytest.mark.parametrize(("stores", "loads", "mask"), list(itertools.product(STORES, LOADS, ["", "masked"])))
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("mask", ["", "masked"])
+@pytest.mark.parametrize("loads", LOADS)
+@pytest.mark.parametrize("stores", STORES)
 def test_numbers_are_moved_whole_only_where_their_halves_are(stores, loads, mask):
     """Against the interpreter, with x and y apart and in one array, with accesses compared with arrays and without."""
     kernel = jn.kernel.from_ttir(_kernel(STORES[stores], LOADS[loads], mask))
