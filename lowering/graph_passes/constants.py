@@ -183,7 +183,7 @@ class _Fold:
                 found = scratch.adopt(each, [found])
             scratch.output(found)
             with self._target.located(symbol.location):
-                self._computed[key] = self._target.constant(np.ascontiguousarray(evaluate(scratch)), symbol.dtype)
+                self._computed[key] = self._target.constant(np.asarray(evaluate(scratch), order="C"), symbol.dtype)
         return self._computed[key]
 
     def _control(self, target: Graph, symbol: Symbol, arrays: _Arrays, new: Mapping[int, Symbol]) -> Symbol:

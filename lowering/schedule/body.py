@@ -285,7 +285,8 @@ class BodyBuilder:
         if root.op.name == "dim_value" or is_number(root):
             return self._source(root, (ZERO,) * len(root.shape), guard)
         position = linear(index, contiguous_strides(symbol.shape))
-        numbers = None if self.group.roles else progression(root)  # operands of products are loads
+        is_operand = self.group.roles and not (self.group.kind == "attention" and symbol.dtype.is_integer)
+        numbers = None if is_operand else progression(root)  # operands of products are loads
         if numbers is not None:
             value = self.index_value(shift(scale(position, numbers[1]), numbers[0]))
             return value if symbol.dtype is INT64 else self._cast(value, symbol.dtype)

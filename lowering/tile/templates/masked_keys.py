@@ -30,6 +30,7 @@ from .products import operand
 
 _COMPARISONS = {"less": "slt", "less_equal": "sle", "greater": "sgt", "greater_equal": "sge"}
 _SWAPPED = {"slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle"}
+_HIGHEST = (1 << 63) - 1
 LARGEST = 1e37
 """Scores up to which none of their sums is infinite."""
 
@@ -160,13 +161,17 @@ class MaskedKeys:
         return self.frame.child({self.values.k: keys})
 
     def _ends(self, frame: Frame, number: int) -> tuple[SSAValue, SSAValue]:
-        """Returns the least and the largest of some integers, in int64. What is beyond their extent counts, too: it includes
-        more."""
+        """Returns the least and the largest of some integers, in int64, of those within their extents."""
         b, block = self.b, frame.block(number)
         value = frame.expand(block, block.dims)
         if elem(value.type) != I64:
             value = b.cast("arith.extsi", value, I64)
-        return self._reduced("arith.minsi", value), self._reduced("arith.maxsi", value)
+        inside = frame.mask(block.dims, block.dims)
+        ends = []
+        for name, beyond in (("arith.minsi", _HIGHEST), ("arith.maxsi", -_HIGHEST - 1)):
+            among = value if inside is None else b.select(inside, value, b.const(beyond, I64, shape_of(value.type)))
+            ends.append(self._reduced(name, among))
+        return ends[0], ends[1]
 
     def _reduced(self, name: str, block: SSAValue) -> SSAValue:
         """Returns what an operation makes of all elements of a block."""

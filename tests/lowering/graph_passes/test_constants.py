@@ -158,3 +158,21 @@ def test_copies_of_constants_are_constants() -> None:
     folded = fold_constants(graph)
     assert not {"contiguous", "dequantize", "permute"} & set(_rows(folded))
     _same(graph, RNG.normal(size=(1, 6, 6, 8)).astype(np.float32))
+
+
+def test_regions_capture_single_numbers_of_constants() -> None:
+    """An element of a constant has no axes, and keeps none."""
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, (5,), "x")])
+    (x,) = graph.inputs
+    numbers = graph.constant(np.array([[1, 7], [3, 100]], np.float32))
+    one, other = numbers[0, 1], numbers[1, 1]
+    graph.output(
+        jn.while_loop(lambda a: a < other, lambda a: a + one, x[0]), jn.cond(x[0] > 0, lambda: one, lambda: other),
+        jn.fori_loop(0, 3, lambda i, a: one + i.cast(jn.float32), x[0]),
+    )  # fmt: skip
+    assert {symbol.shape for symbol in fold_constants(graph).symbols if symbol.op.name == "constant"} <= {(), (2, 2)}
+    _same(graph, np.arange(5, dtype=np.float32))
+    codes = jn.Graph("g", [jn.TensorType(jn.float32, (3,), "x")])
+    scale = jn.dequantize(codes.constant(np.array(7, np.int8)), np.float32(0.5))
+    codes.output(codes.inputs[0] * scale, jn.fori_loop(0, 2, lambda i, a: a + scale, codes.inputs[0][0]))
+    _same(codes, np.arange(3, dtype=np.float32))

@@ -84,6 +84,13 @@ def whole_pointers(s: Scalars, low: Pointers, high: Pointers) -> Pointers | None
     return replace(low, pointee="i64")
 
 
+def are_apart(s: Scalars, whole: Pointers) -> bool:
+    """Returns whether integers that are pointed to are the same one or do not overlap, so that storing them one by one is
+    storing all of their lower halves and then all upper ones."""
+    size, unit = memory_size(whole.pointee), memory_size_of(whole.unit)
+    return all(step is None or unit * s.multiple(step) % size == 0 for step in whole.offset.coefficients)
+
+
 def half_of(node: Node, is_free: Callable[[Node], bool]) -> tuple[Node, bool] | None:
     """Returns the integers of which a block is one half, and whether it is the upper one."""
     node = _reinterpreted(node, is_free)

@@ -13,7 +13,7 @@ from ....tt.transforms.folding import is_pure
 from ...elementwise import from_memory, memory_element, memory_size
 from ...syntax import element_name, is_tensor, pointee_name, shape_of
 from ...values import V, i64
-from ..codes.halves import half_of, same, whole_pointers
+from ..codes.halves import are_apart, half_of, same, whole_pointers
 from ..context import KernelContext, PendingStore
 from ..control.sites import Site
 from ..elementwise import folded, lower_elementwise
@@ -22,6 +22,8 @@ from ..nodes import Affine, Load, Map, Node, Pointers, Splat
 from .affine import fold
 from .atomics import lower_atomic
 from .bounds import HIGHEST, LOST, Bounds, led_to
+
+_OF_ELEMENTS = frozenset(("tt.addptr", "tt.bitcast", "tt.broadcast", "tt.expand_dims", "tt.make_range", "tt.splat"))
 
 
 def lower_addptr(k: KernelContext, op: Operation) -> None:
@@ -158,19 +160,20 @@ def lower_store(k: KernelContext, op: StoreOp) -> None:
 def _store_block(k: KernelContext, op: StoreOp, mask: Node | None) -> None:
     pointers, past = k.pointers(op.ptr), k.goes_past_caches(op)
     deferred = k.deferred.pop(op.value, None)
-    if deferred is not None:
-        deferred(pointers, mask, past)
-        return
-    value, pending = k.node(op.value), k.pending
-    half = half_of(value, k.is_free)
+    value = None if deferred is not None else k.node(op.value)
+    half = None if value is None else half_of(value, k.is_free)
+    pending, k.pending = k.pending, None
     if pending is not None:
-        k.pending = None
-        alike = same(pending.mask, mask) and past == pending.past_caches
-        whole = whole_pointers(k.ev.s, pending.pointers, pointers) if alike else None
-        if whole is not None and half is not None and half[1] and half[0] is pending.whole:
+        alike = half is not None and half[1] and half[0] is pending.whole and past == pending.past_caches
+        whole = whole_pointers(k.ev.s, pending.pointers, pointers) if alike and same(pending.mask, mask) else None
+        if whole is not None and are_apart(k.ev.s, whole):
             k.nests.store(whole, pending.whole, mask, past)
             return
         k.nests.store(pending.pointers, pending.value, pending.mask, pending.past_caches)
+    if deferred is not None:
+        deferred(pointers, mask, past)
+        return
+    assert value is not None
     if half is not None and not half[1] and k.bounds is None and _is_followed(op):
         k.pending = PendingStore(pointers, value, mask, past, half[0])
         return
@@ -178,8 +181,8 @@ def _store_block(k: KernelContext, op: StoreOp, mask: Node | None) -> None:
 
 
 def _is_followed(store: StoreOp) -> bool:
-    """Returns whether another store of a block follows, with nothing between that reads or writes memory."""
+    """Returns whether another store of a block follows, with nothing between but what computes elements and addresses."""
     op = store.next_op
-    while op is not None and is_pure(type(op)):
+    while op is not None and is_pure(type(op)) and (op.name.startswith(("arith.", "math.")) or op.name in _OF_ELEMENTS):
         op = op.next_op
     return isinstance(op, StoreOp) and is_tensor(op.ptr.type) and op.ptr.type == store.ptr.type

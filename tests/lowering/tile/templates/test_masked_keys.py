@@ -143,3 +143,27 @@ def test_which_attentions_leave_keys_out() -> None:
     assert _loops(ordered) == 1  # the bits of GPUs, which walk all keys
     for other in (lambda rows, keys: keys != rows, lambda rows, keys: (keys <= rows) | (keys < 5)):
         assert _loops(jn.compile(_graph(shapes, other, True), "cpu", cache=False)) == 1
+
+
+@pytest.mark.parametrize("extent", [512, 500, "n"])
+def test_positions_are_not_loaded(extent: int | str) -> None:
+    """What is beyond the last key of a partial block would count as key 0, and no block were excluded."""
+    graph = jn.Graph("g", [jn.TensorType("float32", (1, 2, extent, 32), name) for name in "qkv"])
+    graph.output(jn.attention(*graph.inputs, is_causal=True))
+    model = jn.compile(graph, "cpu", cache=False)
+    assert _loops(model) > 1
+    assert not any("!tt.ptr<i64>" in str(kernel.ttir) for kernel in model.kernels)
+
+
+def test_lanes_beyond_the_last_key_exclude_nothing() -> None:
+    """Positions that are loaded, as of packed sequences: 257 keys are three blocks, the last one of a single key."""
+    rng = np.random.default_rng(0)
+    graph = jn.Graph("g", [jn.TensorType("float32", (1, 257, 16), name) for name in "qkv"])
+    q, k, v = graph.inputs
+    order = graph.constant(np.sort(rng.integers(0, 1000, 257)))
+    seen = order.reshape((1, -1)) <= order.reshape((-1, 1))
+    logits = q @ jn.transpose(k, -1, -2) + jn.where(seen, graph.scalar(0.0, "float32"), graph.scalar(-INF, "float32"))
+    graph.output(jn.softmax(logits, axis=-1) @ v)
+    arrays = [rng.standard_normal((1, 257, 16)).astype(np.float32) for _ in range(3)]
+    whole, found = _both(graph, *arrays)
+    np.testing.assert_array_equal(found, whole)

@@ -108,6 +108,11 @@ module {{
     %xj = tt.addptr %bx, %j : {pointers}, {block}
     %yi = tt.addptr %by, %i : {pointers}, {block}
     %yj = tt.addptr %by, %j : {pointers}, {block}
+    %r1 = arith.addi %r, %one : {block}
+    %ri = tt.addptr %by, %r : {pointers}, {block}
+    %rj = tt.addptr %by, %r1 : {pointers}, {block}
+    %si = tt.addptr %bx, %r : {pointers}, {block}
+    %sj = tt.addptr %bx, %r1 : {pointers}, {block}
     %a = tt.load %xi{masked} : {pointers}
     %b = tt.load %xj{masked} : {pointers}
     {loads}
@@ -152,6 +157,8 @@ STORES = {
     "one masked": _store("yi", "low", ", %m") + _store("yj", "high"),
     "read between": _store("yi", "low") + f"%z = tt.load %yi : tensor<{N}x!tt.ptr<f32>>\n" + _store("yj", "z"),
     "another between": _store("yi", "low") + _store("xi", "high") + _store("yj", "high"),
+    "overlapping": _store("ri", "low") + _store("rj", "high"),
+    "overlapping, in place": _store("si", "low") + _store("sj", "high"),
     "in place": _store("xi", "low") + _store("xj", "high"),
     "in place, moved": _store("xj", "low") + _store("xi", "high"),
 }
@@ -194,3 +201,45 @@ def test_pairs_of_floats_are_numbers_as_they_lie():
     loads = re.findall(r"load <\d+ x (\w+)>, ptr [^,]+, align (\d+)", kernel.llvm_ir)
     assert loads
     assert set(loads) == {("i64", "4")}
+
+
+def test_a_product_that_is_stored_next_loses_no_store():
+    """The value of the following store is computed as it is stored."""
+    block = "tensor<16x16x"
+    text = f"""
+module {{
+  tt.func public @f(%x: !tt.ptr<i64>, %a: !tt.ptr<f32>, %o: !tt.ptr<f32>, %p: !tt.ptr<f32>) {{
+    %r = tt.make_range {{end = 16 : i32, start = 0 : i32}} : tensor<16xi32>
+    %c = tt.expand_dims %r {{axis = 0 : i32}} : tensor<16xi32> -> tensor<1x16xi32>
+    %cb = tt.broadcast %c : tensor<1x16xi32> -> {block}i32>
+    %d = tt.expand_dims %r {{axis = 1 : i32}} : tensor<16xi32> -> tensor<16x1xi32>
+    %s = arith.constant dense<16> : tensor<16x1xi32>
+    %ds = arith.muli %d, %s : tensor<16x1xi32>
+    %db = tt.broadcast %ds : tensor<16x1xi32> -> {block}i32>
+    %at = arith.addi %cb, %db : {block}i32>
+    %xs = tt.splat %x : !tt.ptr<i64> -> {block}!tt.ptr<i64>>
+    %xp = tt.addptr %xs, %at : {block}!tt.ptr<i64>>, {block}i32>
+    %as = tt.splat %a : !tt.ptr<f32> -> {block}!tt.ptr<f32>>
+    %ap = tt.addptr %as, %at : {block}!tt.ptr<f32>>, {block}i32>
+    %os = tt.splat %o : !tt.ptr<f32> -> {block}!tt.ptr<f32>>
+    %op = tt.addptr %os, %at : {block}!tt.ptr<f32>>, {block}i32>
+    %ps = tt.splat %p : !tt.ptr<f32> -> {block}!tt.ptr<f32>>
+    %pp = tt.addptr %ps, %at : {block}!tt.ptr<f32>>, {block}i32>
+    %xv = tt.load %xp : {block}!tt.ptr<i64>>
+    %av = tt.load %ap : {block}!tt.ptr<f32>>
+    %lo = arith.trunci %xv : {block}i64> to {block}i32>
+    %lf = tt.bitcast %lo : {block}i32> -> {block}f32>
+    %zero = arith.constant dense<0.0> : {block}f32>
+    tt.store %op, %lf : {block}!tt.ptr<f32>>
+    %m = tt.dot %av, %av, %zero, inputPrecision = ieee : {block}f32> * {block}f32> -> {block}f32>
+    tt.store %pp, %m : {block}!tt.ptr<f32>>
+    tt.return
+  }}
+}}
+"""
+    x = numbers(256, "int64").reshape(16, 16)
+    a = np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32)
+    low, product = np.full((16, 16), 7, np.float32), np.zeros((16, 16), np.float32)
+    jn.kernel.from_ttir(text).launch((1,), x, a, low, product)
+    np.testing.assert_array_equal(low.view(np.int32), x.astype(np.int32))
+    np.testing.assert_allclose(product, a @ a, 1e-4, 1e-4)
