@@ -158,7 +158,8 @@ def attention(
         query: (…, heads, length, size).
         key, value: (…, heads, keys, size). With fewer heads than the query, each serves as many of its heads in a row.
         mask: bools, true where a key counts, or numbers that are added to the scores; it broadcasts against them.
-        is_causal: whether a query counts keys up to its own position only.
+        is_causal: whether a query counts keys up to its own position only. Blocks of keys that no query of a block counts are
+            left out on CPUs, where keys and values are finite.
         scale: by default 1 / √size, which needs a known size.
         softcap: scores are softcap · tanh(score / softcap), before the mask.
 
@@ -171,6 +172,8 @@ def attention(
             raise mistake(op, f"{len(operand.shape)} axes", operands, "(…, heads, length, size)", "insert axes of size 1")
     q, k, v = operands[0], *[_shared_heads(op, operands, each) for each in operands[1:]]
     size = q.shape[-1]
+    if q.graph.shape_checks.decide(size, k.shape[-1]) is False:
+        raise mistake(op, f"queries of {size} numbers and keys of {k.shape[-1]}", operands, "one size", "transpose the keys?")
     if scale is None and not isinstance(size, int):
         raise mistake(op, f"heads of {size} numbers and no scale", operands, "a known size, or a scale", "scale=0.125")
     factor = float(scale) if scale is not None else 1.0 / math.sqrt(max(size, 1))  # type: ignore[arg-type, type-var]

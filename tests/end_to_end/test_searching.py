@@ -173,6 +173,15 @@ def test_bincount_finds_the_largest_number(dtype: str, extent: int | str) -> Non
     np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(x), np.bincount(x.astype(np.int64), minlength=7))
 
 
+@pytest.mark.parametrize("extent", [3, "n"])
+def test_bincount_of_negative_numbers_alone_is_empty(extent: int | str) -> None:
+    graph = jn.Graph("g", [jn.TensorType("int16", (extent,), "x")])
+    graph.output(jn.bincount(graph.inputs[0]))
+    model = jn.compile(graph, "cpu", cache=False)
+    assert model(np.array([-5, -7, -1], np.int16)).shape == (0,)
+    np.testing.assert_array_equal(model(np.array([-5, 2, -1], np.int16)), [0, 0, 1])
+
+
 SOME = ["int32", *[pytest.param(n, marks=SLOW) for n in ("float32", "float64", "float16", "bool", "uint8")]]
 
 

@@ -80,8 +80,12 @@ def bincount(
 def _largest(x: Symbol, numbers: Symbol, least: Extent) -> Extent:
     """Return a name for the size that has a place for every number, and is not less than another one."""
     graph = numbers.graph
-    if isinstance(x.shape[0], int) and x.shape[0] > 0 and 8 <= x.dtype.bits < 64 and not x.dtype.is_bool:
-        largest = primitives.cast(max_(x), int64)  # of more elements a register
+    if 8 <= x.dtype.bits < 64 and not x.dtype.is_bool:  # of more elements a register
+        is_some = isinstance(x.shape[0], int) and x.shape[0] > 0
+        some = x if is_some else apply("pad", x, low=(0,), high=(1,), mode="constant", value=x.dtype.min_value)
+        largest = primitives.cast(max_(some), int64)
+        if some is not x:
+            largest = apply("where", apply("greater", graph.dim_value(x.shape[0]), 0), largest, -1)
     else:
         largest = max_(apply("pad", numbers, low=(0,), high=(1,), mode="constant", value=-1))
     count = apply("maximum", apply("add", largest, 1), graph.dim_value(least))
