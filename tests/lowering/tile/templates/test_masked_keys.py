@@ -117,6 +117,15 @@ def test_other_floats(dtype: str, tolerance: float) -> None:
     np.testing.assert_allclose(found.astype(np.float64), _expected(*arrays, MASKS["causal"], True), tolerance, tolerance)
 
 
+def test_scores_that_overflow_in_float16_alone() -> None:
+    """Where -inf is added to inf: a key that is excluded makes its row NaN."""
+    arrays = [np.clip(array, -2, 2) for array in _arrays(np.random.default_rng(4), 257, 257, dtype="float16")]
+    arrays[0][:, 3], arrays[1][:, 250] = 100, 100  # 160,000 is more than a float16 has
+    whole, found = _both(_graph([each.shape for each in arrays], MASKS["causal"], True, "float16"), *arrays)
+    assert np.isnan(whole[:, 3]).all()
+    np.testing.assert_array_equal(found, whole)
+
+
 @pytest.mark.parametrize("factor", [0.0, 1e6, -2.0])
 def test_factors_of_scores(factor: float) -> None:
     arrays = _arrays(np.random.default_rng(5), 200, 200)
