@@ -93,8 +93,8 @@ def _some_rows(
     f, (rows, depth), (_, ldc) = ev.f, sizes, distances
     times, a_step, *b_step = part.repetition or (i64(1), i64(0))
     pitch = 2 * whole_quads(depth) * integer(times) + PAD
-    height = panel.height
-    most = height * max(2, min(-(-rows // height), BYTES // (pitch * height)))
+    height, tiles = panel.height, -(-rows // panel.height)
+    most = height * max(min(2, tiles), min(tiles, BYTES // (pitch * height)))
     memory = ev.scratch((most * pitch,), "i8")
     widened = f.module.provide(WidenedRows(2 * panel.n, panel.gathered))
     step = f.mul(f.binary("and", f.add(part.k, i64(QUAD - 1)), i64(-QUAD)), i64(2))
