@@ -19,6 +19,7 @@ from ..symbol import Symbol
 from .activations import softmax
 from .building import apply, as_symbols
 from .positions import counting
+from .reductions import any_
 
 
 def matmul(a: TensorLike, b: TensorLike, precision: str = "ieee") -> Symbol:
@@ -196,6 +197,8 @@ def attention(
     found = matmul(primitives.cast(softmax(scores, -1), v.dtype), v)
     if mask is None or not biases[-1].shape or biases[-1].shape[-1] == 0:
         return found
+    if not isinstance(biases[-1].shape[-1], int):  # of no keys there is no largest
+        return apply("where", any_(apply("greater", biases[-1], -math.inf), -1, keepdims=True), found, 0.0)
     best = apply("reduce_max", biases[-1], axes=(len(biases[-1].shape) - 1,), keepdims=True)
     return apply("where", apply("greater", best, -math.inf), found, 0.0)
 

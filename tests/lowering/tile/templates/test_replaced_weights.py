@@ -95,3 +95,16 @@ def test_on_a_simulated_gpu() -> None:
     arrays[3][5] = -INF
     found = jn.compile(_graph([each.shape for each in arrays]), "ptxsim", target="sm_80", cache=False)(*arrays)
     np.testing.assert_allclose(found, _expected(*arrays), 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(("rows", "keys"), [(3, 0), (0, 4), (3, 5)])
+def test_attention_of_no_keys_is_zero(rows: int, keys: int, dtype: str) -> None:
+    """With a mask, too, whose row has no largest number then."""
+    shapes = (1, rows, 8), (1, keys, 8), (1, keys, 8), (rows, keys)
+    arrays = [np.ones(shape, dtype) for shape in shapes]
+    for m, n in ((rows, keys), ("m", "n")):
+        names = (1, m, 8), (1, n, 8), (1, n, 8), (m, n)
+        graph = jn.Graph("g", [jn.TensorType(dtype, shape, name) for name, shape in zip("qkvb", names, strict=True)])
+        graph.output(jn.attention(*graph.inputs))
+        np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(*arrays), np.full((1, rows, 8), keys > 0, dtype))
