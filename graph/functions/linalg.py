@@ -174,7 +174,8 @@ def attention(
     q, k, v = operands[0], *[_shared_heads(op, operands, each) for each in operands[1:]]
     size = q.shape[-1]
     if q.graph.shape_checks.decide(size, k.shape[-1]) is False:
-        raise mistake(op, f"queries of {size} numbers and keys of {k.shape[-1]}", operands, "one size", "transpose the keys?")
+        problem, fix = f"queries of {size} numbers and keys of {k.shape[-1]}", "key.transpose(), if keys are columns"
+        raise mistake(op, problem, operands, "one size", fix)
     if scale is None and not isinstance(size, int):
         raise mistake(op, f"heads of {size} numbers and no scale", operands, "a known size, or a scale", "scale=0.125")
     factor = float(scale) if scale is not None else 1.0 / math.sqrt(max(size, 1))  # type: ignore[arg-type, type-var]
@@ -197,10 +198,7 @@ def attention(
     found = matmul(primitives.cast(softmax(scores, -1), v.dtype), v)
     if mask is None or not biases[-1].shape or biases[-1].shape[-1] == 0:
         return found
-    if not isinstance(biases[-1].shape[-1], int):  # of no keys there is no largest
-        return apply("where", any_(apply("greater", biases[-1], -math.inf), -1, keepdims=True), found, 0.0)
-    best = apply("reduce_max", biases[-1], axes=(len(biases[-1].shape) - 1,), keepdims=True)
-    return apply("where", apply("greater", best, -math.inf), found, 0.0)
+    return apply("where", any_(apply("not_equal", biases[-1], -math.inf), -1, keepdims=True), found, 0.0)
 
 
 def _bias(seen: Symbol, dtype: DType) -> Symbol:

@@ -58,7 +58,7 @@ def key_mask(nest: Nest, scores: Product, softmax: Softmax, keys: int) -> KeyMas
     body = nest.body
     logits = body[softmax.logits]
     if logits.op == "where":
-        condition, kept, other = logits.operands
+        condition, _, other = logits.operands
         if _constant(nest, other) != -math.inf:
             return None
         found = _comparisons(nest, condition, keys)

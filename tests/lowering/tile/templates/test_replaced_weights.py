@@ -108,3 +108,17 @@ def test_attention_of_no_keys_is_zero(rows: int, keys: int, dtype: str) -> None:
         graph = jn.Graph("g", [jn.TensorType(dtype, shape, name) for name, shape in zip("qkvb", names, strict=True)])
         graph.output(jn.attention(*graph.inputs))
         np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(*arrays), np.full((1, rows, 8), keys > 0, dtype))
+
+
+def test_nan_in_a_mask_is_nan_for_known_and_unknown_sizes() -> None:
+    """Only a row that is -inf everywhere has no keys."""
+    arrays = _arrays(6, 9)
+    arrays[3][1, 2], arrays[3][2] = np.nan, -INF
+    for m, n in ((6, 9), ("m", "n")):
+        shapes = (2, m, 16), (2, n, 16), (2, n, 16), (m, n)
+        graph = jn.Graph("g", [jn.TensorType("float32", shape, name) for name, shape in zip("qkvb", shapes, strict=True)])
+        graph.output(jn.attention(*graph.inputs))
+        found = jn.compile(graph, "cpu", cache=False)(*arrays)
+        assert np.isnan(found[:, 1]).all()
+        assert not found[:, 2].any()
+        assert np.isfinite(np.delete(found, 1, axis=1)).all()

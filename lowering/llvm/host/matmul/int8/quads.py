@@ -359,7 +359,6 @@ class Quads:
         f.start(done)
         return [f.phi(type_, [(one, before), (other, tail_end)]) for one, other in zip(tile, longer, strict=True)]
 
-
     def _products_of_pairs(self, f: Function, rows: Sequence[V], quads: V, k: V, tile: list[V]) -> list[V]:
         """Return what `_products` does, of widened rows, whose last quads are whole."""
         distance = 2 * self.width if self.widens else self.stored or self.width
