@@ -25,6 +25,7 @@
 #   make bench-triton  Triton programs through joinery, beside joinery's graphs, torch, and Triton's interpreter
 #   make bench-quick  the same with three rounds of each case but the longest, in three minutes
 #   make bench-sweep  operators whose time is memory traffic, over shapes, axes and dtypes, as a heat map of shares of the limit
+#   make bench-workloads  hundreds of small computations beside NumPy, PyTorch and JAX, on one thread, as ratios to the best of them; BENCH_ARGS="softmax casts"
 #   make bench-models  whole models in ONNX beside onnxruntime, OpenVINO, eager PyTorch and inductor; BENCH_ARGS="resnet50 --first-results"
 #   make bench-torch  models of PyTorch compiled by joinery, beside eager PyTorch and inductor, and their first calls; BENCH_ARGS="bert --first-calls 3"
 #   make bench-triton-c  kernels in Triton-C beside Triton's texts of the same algorithms, and how long reading them takes
@@ -67,7 +68,7 @@ SUITES_ARGS ?=
 CONFORMANCE_ARGS ?= --record
 
 .PHONY: help venv demo docs docs-site accuracy tt-ops mutants prove prove-mutants test test-fast test-slow test-all every-test test-triton test-doors test-scale test-gpu triton-versions triton-suites conformance torch-ops torch-models fuzz fuzz-onnx lint types \
-    bench bench-peers bench-quick bench-sweep bench-models bench-torch bench-triton bench-triton-c bench-scale bench-gpu clean
+    bench bench-peers bench-quick bench-sweep bench-workloads bench-models bench-torch bench-triton bench-triton-c bench-scale bench-gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -240,6 +241,9 @@ bench-quick: $(BENCH_VENV)/.ready
 
 bench-sweep: $(BENCH_VENV)/.ready
 	$(RUN_BENCH) benchmarks/sweep.py $(BENCH_ARGS)
+
+bench-workloads: $(BENCH_VENV)/.ready
+	$(RUN_BENCH) benchmarks/workloads $(BENCH_ARGS)
 
 $(MODELS_VENV)/.ready: pyproject.toml Makefile
 	test -x $(RUN_MODELS) || $(PYTHON) -m venv $(MODELS_VENV)

@@ -85,13 +85,20 @@ def main() -> None:
     parser.add_argument("new", type=Path)
     parser.add_argument("--all", action="store_true", help="ratios that did not change too")
     options = parser.parse_args()
-    old, new = (json.loads(path.read_text()) for path in (options.old, options.new))
+    try:
+        old, new = (json.loads(path.read_text()) for path in (options.old, options.new))
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
     for line in differences(old, new):
         print(line)
     found = changes(old, new)
     shown = [each for each in found if each.significant or options.all]
     for each in sorted(shown, key=lambda change: -change.factor):
         print(each)
+    for one, other, path in ((old, new, options.old), (new, old, options.new)):
+        alone = {case["name"] for case in one["cases"]} - {case["name"] for case in other["cases"]}
+        if alone:
+            print(f"{len(alone)} cases are in {path} alone")
     count = sum(each.significant for each in found)
     print(f"{count} of {len(found)} ratios changed by more than their spread")
 

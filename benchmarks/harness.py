@@ -226,6 +226,12 @@ class ForeignLoad:
             return None
         return max(0.0, (after - before) / (time.perf_counter() - started))
 
+    def mark(self, measurement: Measurement) -> None:
+        """Note in a measurement that it shared the processors with other programs, if it did."""
+        load = self.processors()
+        if load is not None and load > 0.05:
+            measurement.notes["disturbed"] = f"other processes used {load:.2f} processors meanwhile"
+
 
 def settle(spins: bool) -> None:
     """Wait until no thread of this process is running."""

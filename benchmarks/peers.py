@@ -55,15 +55,16 @@ def versions() -> dict[str, str]:
 
 @dataclass(slots=True)
 class Peers:
-    """The libraries that could be imported, and joinery unless only the peers are wanted."""
+    """The libraries of `names` that could be imported, and joinery unless only the peers are wanted."""
 
     threads: int
     with_joinery: bool
     modules: dict[str, Any] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
+    names: Sequence[str] = NAMES
 
     def __post_init__(self) -> None:
-        for name in (*NAMES, *(["joinery"] if self.with_joinery else [])):
+        for name in (*self.names, *(["joinery"] if self.with_joinery else [])):
             try:
                 self.modules[name] = importlib.import_module(name)
             except ImportError as error:
@@ -110,7 +111,8 @@ class Peers:
         return [Contender(name, "run(None, feeds)[0]", names, spins=True)]
 
     def joinery(self, build: Callable[..., Any], *arrays: Any) -> list[Contender]:
-        """Make a contender of `build(jn, *symbols)` compiled for the CPU; shapes are those of the arrays."""
+        """Make a contender of `build(jn, *symbols)`, one symbol or several, compiled for the CPU; shapes are those of the
+        arrays."""
         if "joinery" not in self.modules:
             return []
         jn = self.modules["joinery"]
@@ -119,7 +121,8 @@ class Peers:
             for index, array in enumerate(arrays)
         ]
         graph = jn.Graph("benchmark", inputs=types)
-        graph.output(build(jn, *graph.inputs))
+        built = build(jn, *graph.inputs)
+        graph.output(*(built if isinstance(built, tuple | list) else (built,)))
         return [call("joinery", jn.compile(graph, device="cpu", threads=self.threads), arrays, ours=True)]
 
 

@@ -111,9 +111,7 @@ def main() -> int:
             del case, limit
         else:
             measurement = measurements_of[name](peers, options.quick)
-        load = foreign.processors()
-        if load is not None and load > 0.05:
-            measurement.notes["disturbed"] = f"other processes used {load:.2f} processors meanwhile"
+        foreign.mark(measurement)
         measurements.append(measurement)
         print(report(measurement) + "\n", flush=True)
     machine = machine.better_of(measure_limits(options.threads))

@@ -43,7 +43,7 @@ def measured(children: ModuleType, name: str, without: tuple[str, ...] = ()) -> 
     return lines[-1]["measurement"], [line["at"] for line in lines[:-1]]
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize(
     ("capability", "name"), [*((90, name) for name in CASES), (80, "matmul-4096"), (80, "attention-causal")]
 )
@@ -63,6 +63,7 @@ def test_cases_are_right_and_measured(
     assert (b"bulk.tensor" in loaded) == (capability == 90 and name.startswith(("matmul", "attention")))
 
 
+@pytest.mark.slow
 def test_configurations_that_compute_something_else_are_named(
     children: ModuleType, alone: ModuleType, monkeypatch: pytest.MonkeyPatch, install: Any
 ) -> None:
@@ -218,6 +219,7 @@ def test_a_configuration_that_does_not_end(tmp_path: Path) -> None:
     assert "softmax-f32" in result["failures"]
 
 
+@pytest.mark.slow
 def test_without_a_device_there_is_nothing_to_measure(tmp_path: Path) -> None:
     status, text, result = bench(tmp_path, "", "--minutes", "0", "vec-add")
     assert (status, result) == (1, {})

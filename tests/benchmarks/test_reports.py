@@ -120,6 +120,7 @@ def test_pages_have_the_ratios_their_means_and_the_shares_of_the_limit(tmp_path:
     assert report.position(1e9) == report.LEFT + report.WIDTH
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_cells_of_the_sweep_compute_what_numpy_does(dtype: str) -> None:
     import sweep

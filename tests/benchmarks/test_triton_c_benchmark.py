@@ -33,6 +33,7 @@ def run(code: str) -> object:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_the_longest_innermost_loop_counts_and_dense_texts_are_kernels() -> None:
     code = f"""
 found = b.reading(1)
