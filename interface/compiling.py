@@ -75,14 +75,13 @@ def compile(  # noqa: A001 - the public name
         target: what code is made for: a GPU, such as "sm_90a", by default what fits the device best, and "sm_80" for
             "ptxsim"; for "cpu" a level of x86-64, "x86-64-v3" (AVX2) or "x86-64-v4" (AVX-512), by default this CPU.
         threads: threads a call may use, the caller included; None uses every core, 1 keeps all work on the calling thread.
-            Beyond 4 the code has more and smaller programs; results have the same bits.
+            Beyond 4 the code has more and smaller programs; results have the same bits. Threads need 128 KiB of stack.
         numerics: "strict": every operation rounds to its dtype as IEEE 754 says, and elementary functions of float32 are
             within 2 ulp. "fast": products may be fused with sums, and elementary functions, quotients and square roots of
             float32 approximated, within the bounds of docs/design/011-numerics.md; results that would be denormal may be 0, and
-            3 × 3 convolutions may have larger errors, and need threads with 1 MiB of stack (F(4×4, 3×3) of
-            docs/design/018-convolution.md). Infinities, NaN and signed zeros stay what they are, and nothing else is
-            reassociated. "reproducible": as "strict", and sums, matrix products and functions have the same bits on every
-            device, with any number of threads; slower.
+            3 × 3 convolutions may have larger errors (F(4×4, 3×3) of docs/design/018-convolution.md). Infinities, NaN and
+            signed zeros stay what they are, and nothing else is reassociated. "reproducible": as "strict", and sums, matrix
+            products and functions have the same bits on every device, with any number of threads; slower.
         debug: whether the code says which of your lines its instructions come from, for debuggers and profilers: line tables
             (DWARF) on the CPU, `.loc` in PTX. The instructions are the same; compiling takes up to a tenth longer, and the code
             is kept for these lines only. Files of saved models have the lines too, with the full paths of your sources.

@@ -26,7 +26,7 @@ from ..graph.reference.evaluate import (
     require_checks,
     require_limits,
 )
-from ..graph.reference.host.data_sized import suppressed_boxes
+from ..graph.reference.host.data_sized import found_positions, suppressed_boxes
 from ..graph.region import Region
 from ..graph.symbol import Symbol
 from ..graph.types import TensorType
@@ -41,6 +41,7 @@ from ..runtime.model.inputs import describe
 from ..runtime.model.kernels import Kernel
 from ..runtime.model.profiling import KernelProfile, Profile, Recorder, clock, profile_of, require_calls
 from ..runtime.native.library import ObjectStore
+from ..runtime.native.positions import load_positions
 from ..runtime.native.suppression import load_suppression
 from ..runtime.storage.artifact_file import Assembled
 from .host_regions import Call, host_regions
@@ -158,9 +159,20 @@ def _part(graph: Graph, number: int, symbols: Sequence[Symbol], results: Sequenc
 
 def _native_functions(names: Set[str], store: ObjectStore | None) -> dict[str, Callable[..., Array]]:
     """Return what computes host operations instead of the evaluator, by their names: loops that NumPy takes long for."""
-    if "non_max_suppression" not in names:
-        return {}
-    return {"non_max_suppression": functools.partial(suppressed_boxes, suppress=load_suppression(store))}
+    found: dict[str, Callable[..., Array]] = {}
+    if "non_max_suppression" in names:
+        found["non_max_suppression"] = functools.partial(suppressed_boxes, suppress=load_suppression(store))
+    if "nonzero" in names:
+        found["nonzero"] = functools.partial(found_positions, positions=load_positions(store))
+    return found
+
+
+def _given(array: Array, key: int, fresh: set[int]) -> Array:
+    """Returns an array that is the caller's alone: the array itself the first time, if it is among the `fresh` ones."""
+    if key not in fresh or not array.flags.c_contiguous:
+        return np.array(array, order="C")
+    fresh.remove(key)
+    return array
 
 
 class StagedModel(Model):
@@ -209,6 +221,7 @@ class StagedModel(Model):
             inputs, dims = bind_inputs(self._graph, given, what)
             values = {symbol.id: array for symbol, array in zip(self._graph.inputs, inputs, strict=True)}
             returned: dict[int, tuple[Array, ...]] = {}
+            fresh: set[int] = set()  # whose arrays nothing else has, but views of them
 
             def run_region(region: Region, inputs: Sequence[Array], dims: Mapping[str, int]) -> tuple[Array, ...]:
                 return self._regions[id(region)].run(inputs, dims, call)
@@ -228,6 +241,7 @@ class StagedModel(Model):
                     found = call(model, arguments)
                     results = found if len(part.outputs) > 1 else (found,)
                     values.update((symbol.id, array) for symbol, array in zip(part.outputs, results, strict=True))
+                    fresh.update(symbol.id for symbol in part.outputs)
                 for symbol in part.host:
                     if symbol.op.name == "host_result":
                         values[symbol.id] = returned[symbol.inputs[0].id][symbol.attrs["index"]]
@@ -239,8 +253,9 @@ class StagedModel(Model):
                         values[symbol.id] = compute_host(
                             symbol, [value_of(operand) for operand in symbol.inputs], dims, self._functions.get(symbol.op.name)
                         )
+                        fresh.update([symbol.id] if symbol.op.name == "nonzero" else [])
                     checks, limits = require_checks(checks, dims, what), require_limits(limits, dims)
-            outputs = tuple([np.array(value_of(symbol), order="C") for symbol in self._graph.outputs])
+            outputs = tuple([_given(value_of(symbol), symbol.id, fresh) for symbol in self._graph.outputs])
         return outputs[0] if len(outputs) == 1 else outputs
 
     def run(self, inputs: Mapping[str, object]) -> dict[str, Array]:

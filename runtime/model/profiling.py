@@ -19,21 +19,22 @@ from .kernels import Kernel, aligned
 
 MAX_CALLS = 1_000_000
 _FIRST = 3
-"""Where the nanoseconds of launches begin in the table of `profile.ll`."""
+"""Where the nanoseconds and launches of kernels begin in the table of `profile.ll`."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelProfile:
-    """What one launch of a model takes.
+    """What one kernel of a model takes in a call.
 
     Attributes:
-        number: its position among the launches of a call, from 1.
+        number: its position among the kernels of a call, from 1.
         kernel: the kernel.
         lines: the lines of the user, or the nodes of a model in ONNX, that it computes.
-        seconds: median time of a launch.
+        seconds: median time of its launches together.
         fastest: the shortest one.
         share: its part of the time of all kernels, from 0 to 1.
-        bytes, flops: what it reads and writes, and its operations on floats, at the sizes of the call.
+        bytes, flops: what all launches read and write, and their operations on floats, at the sizes of the call.
+        launches: how many there are in a call: 1, in a loop one for each iteration, 0 in a branch that is not taken.
     """
 
     number: int
@@ -44,6 +45,7 @@ class KernelProfile:
     share: float
     bytes: int
     flops: int
+    launches: int = 1
 
     @property
     def bytes_per_second(self) -> float:
@@ -61,7 +63,7 @@ class KernelProfile:
             "number": self.number, "name": self.kernel.name, "template": self.kernel.template, "fused": list(self.kernel.fused),
             "lines": list(self.lines), "seconds": self.seconds, "fastest": self.fastest, "share": self.share,
             "bytes": self.bytes, "flops": self.flops, "bytes_per_second": self.bytes_per_second,
-            "flops_per_second": self.flops_per_second,
+            "flops_per_second": self.flops_per_second, "launches": self.launches,
         }  # fmt: skip
 
 
@@ -73,7 +75,7 @@ class Profile:
         name: the model's name.
         threads: threads a call may use.
         seconds: time of each call.
-        kernels: its launches, in order.
+        kernels: what its kernels take, in order.
     """
 
     name: str
@@ -106,10 +108,12 @@ class Profile:
                 for text in (f"{amount:,}", f"{rate / 1e9:.1f}" if rate else "-")
             ]  # fmt: skip
             computes = _first(each.kernel.fused, 6) + (f" ({_first(each.lines, 2)})" if each.lines else "")
+            computes = computes if each.launches == 1 else f"{each.launches} launches: {computes}"
             share = f"{100 * each.share:.1f}%"
             rows.append((str(each.number), seconds_text(each.seconds), share, *work, each.kernel.name, computes))
         calls = f"{len(self.seconds)} call{'s' if len(self.seconds) > 1 else ''}"
-        head = f"{self.name}: {seconds_text(self.call)} per call (median of {calls}, {self.threads} threads), "
+        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        head = f"{self.name}: {seconds_text(self.call)} per call (median of {calls}, {threads}), "
         return "\n".join([head + f"{seconds_text(self.outside)} outside kernels", *aligned(rows, right=7)])
 
 
@@ -142,8 +146,9 @@ class Recorder:
             )
         self._executable, self._kernels = executable, kernels
         self._launches: list[list[float]] = []
+        self._counts = [0] * len(kernels)
         self._variable = ctypes.c_void_p.from_address(address)
-        self._table, self._code = executable.profile_table(len(kernels) + _FIRST), mark
+        self._table, self._code = executable.profile_table(2 * len(kernels) + _FIRST), mark
         self._dims: Mapping[str, int] = {}
 
     def call(self, values: Sequence[object]) -> list[Array]:
@@ -153,13 +158,14 @@ class Recorder:
         outputs = executable.allocate(plan)
         with executable.profiled:
             table[0], table[1] = self._code["jn_mark"], threading.get_ident()
-            table[_FIRST : _FIRST + len(self._kernels)] = [0] * len(self._kernels)
+            end = _FIRST + 2 * len(self._kernels)
+            table[_FIRST:end] = [0] * (end - _FIRST)
             self._variable.value = ctypes.addressof(table)
             try:
                 executable.run(arrays, outputs, plan)
             finally:
                 self._variable.value = None
-            times = table[_FIRST : _FIRST + len(self._kernels)]
+            times, self._counts = table[_FIRST:end:2], table[_FIRST + 1 : end : 2]
         self._launches.append([each / 1e9 for each in times])
         self._dims = {name: plan.dims[name] for name in executable.compiled.dims}
         return outputs
@@ -173,9 +179,10 @@ class Recorder:
         profiles = []
         for at, kernel in enumerate(self._kernels):
             sizes, taken = kernel.at(**self._dims), [each[at] for each in self._launches] or [0.0]
+            launches = self._counts[at]
             profiles.append(KernelProfile(
                 before + at + 1, kernel, tuple(lines[at]) if at < len(lines) else (), float(np.median(taken)), min(taken), 0.0,
-                sizes["bytes_read"] + sizes["bytes_written"], sizes["flops"],
+                launches * (sizes["bytes_read"] + sizes["bytes_written"]), launches * sizes["flops"], launches,
             ))  # fmt: skip
         return profiles
 
@@ -185,7 +192,7 @@ def profile_of(name: str, threads: int, seconds: Sequence[float], kernels: Seque
     total = sum(each.seconds for each in kernels)
     shared = [
         KernelProfile(each.number, each.kernel, each.lines, each.seconds, each.fastest,
-                      each.seconds / total if total else 0.0, each.bytes, each.flops)
+                      each.seconds / total if total else 0.0, each.bytes, each.flops, each.launches)
         for each in kernels
     ]  # fmt: skip
     return Profile(name, threads, tuple(seconds), tuple(shared))

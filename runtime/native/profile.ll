@@ -1,7 +1,7 @@
 ; What jn_run calls where its variable jn_profile holds a table: adds up times, for calls of one thread. A launch has taken the
 ; time since the mark before; launches of a loop do so in every iteration.
 ;
-;     0 jn_mark     1 the thread     2 time of the last mark     3 … nanoseconds of each launch
+;     0 jn_mark     1 the thread     2 time of the last mark     3 … nanoseconds of each kernel, and how many launches it had
 
 declare i64 @pthread_self()
 declare i32 @clock_gettime(i32, ptr)
@@ -27,12 +27,17 @@ note:
   %is_launch = icmp sge i64 %number, 0
   br i1 %is_launch, label %count, label %out
 count:
-  %at = add i64 %number, 3
+  %pair = mul i64 %number, 2
+  %at = add i64 %pair, 3
   %slot = getelementptr i64, ptr %table, i64 %at
   %before = load i64, ptr %slot, align 8
   %taken = sub i64 %now, %last
   %sum = add i64 %before, %taken
   store i64 %sum, ptr %slot, align 8
+  %launches.p = getelementptr i64, ptr %slot, i64 1
+  %launches = load i64, ptr %launches.p, align 8
+  %more = add i64 %launches, 1
+  store i64 %more, ptr %launches.p, align 8
   br label %out
 out:
   ret void

@@ -192,6 +192,7 @@ def test_networkx_form(make: Make) -> None:
     assert result.nodes[1]["op"] == "exp"
 
 
+@pytest.mark.slow
 def test_building_is_linear_and_verifies() -> None:
     graph = jn.Graph(
         "big", inputs=[jn.TensorType(jn.float32, ("batch", 64)), jn.TensorType(jn.float32, ("batch", 64))]
@@ -243,6 +244,7 @@ def test_the_key_sees_everything_else() -> None:
     assert len(set(keys)) == len(keys)
 
 
+@pytest.mark.slow
 def test_the_key_does_not_depend_on_the_hash_seed() -> None:
     code = """
 import joinery as jn

@@ -61,6 +61,7 @@ def test_small_weights_stay_with_the_graph(size: int) -> None:
     np.testing.assert_allclose(model(X[:, :size]), X[:, :size] @ owner() + TABLE[:size], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_arrays_of_equal_bytes_and_other_shapes(tmp_path: Path) -> None:
     """They are one weight of a file. Products read some in panels; by digest the code alone says which shapes there are."""
     numbers = np.random.default_rng(5).standard_normal(64 * 128).astype(np.float32)

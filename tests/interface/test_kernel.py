@@ -241,6 +241,7 @@ def test_broken_text_is_refused(text: str) -> None:
         jn.kernel.from_ttir(text)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("blocks", [3, 400])
 def test_large_blocks_lie_on_the_heap_within_bounds(blocks: int) -> None:
     text = ADD.replace("64", str(1 << 20)).replace("i3232", "i32")

@@ -65,7 +65,7 @@ CLEAN: list[tuple[Callable[[], jn.Graph], Callable[[int], list[NDArray[np.float3
 ]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("n", [1, 2, 33])
 @pytest.mark.parametrize(("build", "inputs"), CLEAN, ids=lambda value: getattr(value, "__name__", ""))
 def test_what_is_compiled_is_clean_and_computes_what_a_call_does(
@@ -207,6 +207,7 @@ def plan() -> tuple[Tiled, dict[str, int]]:
     return tiled, lines
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SPOILED)
 def test_a_spoiled_plan_is_found_with_the_line_of_the_graph(name: str) -> None:
     spoil, kind, statement, launch = SPOILED[name]
@@ -244,7 +245,7 @@ def loops(backwards: bool = False) -> jn.Graph:
     return g
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_loops_and_branches_run_as_a_call_runs_them(backwards: bool, sign: int) -> None:

@@ -330,6 +330,7 @@ def test_dir_lists_exactly_the_contract() -> None:
         getattr(jn, name)
 
 
+@pytest.mark.slow
 def test_a_fresh_import_finds_every_name_lazily() -> None:
     code = """
 import json, sys

@@ -32,6 +32,7 @@ def unchanged(device: str = "cpu") -> jn.Model:
     return compiled(device=device)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "ptxsim"])
 def test_what_is_printed_compiles_to_the_same_code(device: str) -> None:
     first = unchanged(device)
@@ -45,7 +46,7 @@ def test_what_is_printed_compiles_to_the_same_code(device: str) -> None:
         assert [k.ptx for k in again.compiled.gpu.kernels] == [k.ptx for k in first.compiled.gpu.kernels]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_legal_schedules_change_no_meaning(seed: int) -> None:
     generator = np.random.default_rng(seed)
@@ -67,6 +68,7 @@ def test_legal_schedules_change_no_meaning(seed: int) -> None:
         np.testing.assert_allclose(value, first, rtol=2e-5, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_the_algorithm_of_a_convolution_is_chosen_and_kept_by_files(tmp_path: Path) -> None:
     first = unchanged()
     (name,) = [name for name in first.schedule if first.schedule[name].algorithm is not None]
@@ -86,6 +88,7 @@ def test_the_algorithm_of_a_convolution_is_chosen_and_kept_by_files(tmp_path: Pa
     assert gpu.schedule == unchanged("ptxsim").schedule, "a schedule of CPUs is none of GPUs"
 
 
+@pytest.mark.slow
 def test_a_file_with_the_text_is_a_schedule(tmp_path: Path) -> None:
     schedule = unchanged().schedule
     name = next(name for name in schedule if name.startswith("row"))

@@ -37,6 +37,7 @@ def error_of(recorded: Recorded, **options: Any) -> jn.UserError:
     return caught.value
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CASES)
 def test_the_simulator_says_what_native_code_says(name: str) -> None:
     recorded = Recorded(name)

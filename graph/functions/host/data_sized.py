@@ -58,6 +58,8 @@ def compress(x: TensorLike, condition: TensorLike, axis: int | None = None) -> S
     with describing("compress", value, mask):
         position = 0 if axis is None else normalize_axis(axis, len(value.shape))
     flat = value.reshape((-1,)) if axis is None else value
+    if flat.shape[position] == 0 and mask.shape == (0,):  # no position, on an axis that has none
+        return flat
     return apply("gather", flat, nonzero(mask)[0], axis=position)
 
 

@@ -20,12 +20,14 @@ def _options(symbol: BoundSymbol) -> Mapping[str, Any]:
 
 @row("nonzero")
 def nonzero(symbol: BoundSymbol, x: Array) -> Array:
+    return found_positions(symbol, x, lambda holds: np.array(np.nonzero(holds), np.int64).reshape(holds.ndim, -1))
+
+
+def found_positions(symbol: BoundSymbol, x: Array, positions: Callable[[Array], Array]) -> Array:
+    """Returns where elements are not 0. positions: finds where truth values hold that have an axis, an axis in each row."""
     if not x.ndim:  # of a scalar, one column without rows if it is not 0
         return np.zeros((0, int(bool(x))), np.int64)
-    holds = x if x.dtype.kind == "b" else x != ("" if symbol.inputs[0].dtype is string else 0)
-    if x.ndim == 1:
-        return np.flatnonzero(holds).astype(np.int64, copy=False).reshape(1, -1)
-    return np.array(np.nonzero(holds), np.int64).reshape(x.ndim, -1)
+    return positions(x if x.dtype.kind == "b" else x != ("" if symbol.inputs[0].dtype is string else 0))
 
 
 @row("empty_rows")

@@ -84,6 +84,7 @@ def calls(graph: Any) -> list[tuple[str, Any]]:
 REFUSALS = (jn.UserError, jn.UnsupportedError, TypeError, ValueError, AttributeError)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in (1, 2, 3))])
 def test_a_refused_call_leaves_the_graph_as_it_was(part: int) -> None:
     graph = fresh()
@@ -105,6 +106,7 @@ def test_a_refused_call_leaves_the_graph_as_it_was(part: int) -> None:
     assert refused > 150
 
 
+@pytest.mark.slow
 def test_nothing_changes_a_finished_graph() -> None:
     graph = fresh()
     x = graph.inputs[0]

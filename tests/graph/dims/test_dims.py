@@ -281,6 +281,7 @@ def test_static_division_by_zero_is_refused() -> None:
         B % 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("count", [12, 40, 400])
 def test_choices_among_many_sizes_end(count: int) -> None:
     with pytest.raises(jn.UserError, match="characters"):

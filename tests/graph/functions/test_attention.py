@@ -43,7 +43,7 @@ def check(arrays: Any, want: Any, rtol: float = 2e-5, devices: Any = ("cpu",), n
         np.testing.assert_allclose(found, want, rtol=rtol, atol=rtol)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("shared", [4, 2, 1])
 def test_heads_of_keys_are_shared(shared: int) -> None:
     arrays = operands(shared=shared)
@@ -66,7 +66,7 @@ def test_on_a_simulated_gpu() -> None:
     check(arrays, formula(*arrays), devices=("cpu", "ptxsim"), names=True)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("rows", "keys"), [(1, 1), (0, 3), (65, 1), (3, 130)])
 def test_sizes_that_hurt(rows: int, keys: int) -> None:
     arrays = operands(np.float16, 2, 2, rows, keys, ())

@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(48)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", CASES)
 def test_operations(case: str, dtype: str) -> None:
@@ -78,6 +78,7 @@ def test_operations(case: str, dtype: str) -> None:
         agree(made, np.asarray(wanted(x, y)), x, y, tolerance=tolerance, devices=("cpu", "ptxsim")[: 1 + (count == 3)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_products_of_matrices(dtype: str) -> None:
     plain, part, tolerance = DTYPES[dtype]
@@ -90,6 +91,7 @@ def test_products_of_matrices(dtype: str) -> None:
         np.testing.assert_allclose(one, two.astype(plain), tolerance, tolerance)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_empty_and_single(dtype: str) -> None:
     plain, _, tolerance = DTYPES[dtype]
@@ -126,7 +128,7 @@ def every_pair(one: Any, other: Any) -> list[Any]:
     return [each.reshape(-1) for each in np.meshgrid(one, other, indexing="ij")]
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", SPECIAL)
 def test_infinities_zeros_and_what_is_out_of_range(case: str, dtype: str) -> None:
@@ -147,6 +149,7 @@ def test_infinities_zeros_and_what_is_out_of_range(case: str, dtype: str) -> Non
         np.testing.assert_array_equal(np.signbit(found.view(part))[at_zero], np.signbit(expected.view(part))[at_zero])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reciprocals_of_infinities_and_divisions_by_a_real_zero(dtype: str) -> None:
     plain, part, _ = DTYPES[dtype]
@@ -165,7 +168,7 @@ EQUATIONS = ["ij,jk->ik", "ij,kj->ik", "ij,ij->ij", "ij,ij->", "ij,kl->ijkl", "i
              "i...,j...->ij...", "ij,jk,kl->il", "ij,jk,kl", "ij,ij->j"]  # fmt: skip
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("equation", EQUATIONS)
 def test_einsum(equation: str, dtype: str) -> None:
@@ -240,7 +243,7 @@ def test_bits_of_parts_are_kept() -> None:
             np.testing.assert_array_equal(found.view(np.uint32), wanted.view(np.uint32))
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("semantics", ["jax", "numpy", "torch"])
 @pytest.mark.parametrize("other", ["float32", "float64", "int32", "complex128"])
 def test_promotion_is_that_of_the_rule_set(semantics: str, other: str) -> None:

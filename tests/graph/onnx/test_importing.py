@@ -163,6 +163,7 @@ def test_a_loop_that_only_data_ends() -> None:
         agrees(made, np.zeros(3, F), np.ones(3, F), np.array(limit, F))
 
 
+@pytest.mark.slow
 def test_a_loop_without_end_meets_the_limit() -> None:
     inner = loop_body([node("Identity", "going", "on"), node("Neg", "s", "s2")], "on s2")
     made = model([node("Loop", "_ _ s0", "y", body=inner)], {"s0": (F, [3])})

@@ -46,6 +46,7 @@ def test_all_folded_strings_have_a_budget_together() -> None:
     assert "string_concat" in [symbol.op.name for symbol in jn.from_onnx(doubled(10), limits=limits).symbols]
 
 
+@pytest.mark.slow
 def test_strings_that_double_at_a_run_are_refused() -> None:
     graph = jn.from_onnx(doubled(4, given=True))
     assert jn.evaluate(graph, TEXTS).tolist() == ["abcdefgh" * 16]

@@ -88,7 +88,7 @@ def test_every_composite_is_covered() -> None:
     }
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("shape", [(5, 6), ("n", 6), ("n", "m")])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", COMPOSITES)

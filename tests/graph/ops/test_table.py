@@ -173,6 +173,7 @@ def test_every_elementwise_row_has_a_witness() -> None:
     assert NUMPY.keys() <= {row.name for row in ROWS}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", VALUES)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_each_row_on_one_dtype_is_numpys(run: Callable[..., Any], row: Any, dtype: str) -> None:

@@ -26,6 +26,7 @@ def chained(graph: Any, a: Any, b: Any, c: Any) -> tuple[Any, bool]:
             return None, bool(caught)
 
 
+@pytest.mark.slow
 def test_a_warning_tells_of_every_chain_that_decides_otherwise_and_of_no_other() -> None:
     names = [dtype.name for dtype in rules("exact").dtypes if not dtype.is_abstract and dtype.has_arithmetic]
     graph = graph_of(*names)

@@ -29,7 +29,7 @@ def _built(graph: Any, row: Any, operands: list[Any]) -> Any:
     return symbol.dtype, [operand.dtype for operand in symbol.inputs]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("semantics", WEAK)
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "float16", "float32"])
 def test_every_operation_takes_a_numpy_scalar_for_the_number_it_holds(make: Make, semantics: str, dtype: str) -> None:

@@ -55,7 +55,7 @@ def expected(name: str, row: Any, rule: str, joined: Any, count: int) -> tuple[A
     return (inside,) * count, result
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("name", PRESETS)
 def test_no_op_has_a_rule_of_its_own(name: str) -> None:
     """Every binary op on every pair of dtypes, in both orders, and every unary op, against the table."""
@@ -228,6 +228,7 @@ def built(name: str) -> tuple[jn.Graph | None, str]:
         return None, str(error).splitlines()[0]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", PRESETS)
 def test_rebuilding_is_building(name: str) -> None:
     """A graph rebuilt under other rules is the graph the same program builds under them."""

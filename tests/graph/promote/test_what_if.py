@@ -94,7 +94,7 @@ def check(source: str, target: str, policy: str, seed: int, count: int) -> bool:
     return True
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("source", PRESETS)
 def test_a_program_is_built_as_under_the_other_rules(source: str) -> None:
     for number, target in enumerate(PRESETS):
@@ -102,6 +102,7 @@ def test_a_program_is_built_as_under_the_other_rules(source: str) -> None:
             check(source, target, "lattice", 100 * number + seed, 8)
 
 
+@pytest.mark.slow
 def test_long_programs_and_policies() -> None:
     allowed = 0
     for seed in range(40):
@@ -111,6 +112,7 @@ def test_long_programs_and_policies() -> None:
     assert allowed
 
 
+@pytest.mark.slow
 def test_the_same_rules_build_the_same_graph() -> None:
     for seed in range(40):
         assert check(PRESETS[seed % len(PRESETS)], PRESETS[seed % len(PRESETS)], "lattice", 1000 + seed, 25)

@@ -349,6 +349,7 @@ ELEMENTARY = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("op", ELEMENTARY)
 def test_elementary_functions_against_mpmath(op):
     """float32 within 0.501 ulp, float16/bfloat16 within 0.51, float64 within 4."""

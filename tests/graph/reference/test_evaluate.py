@@ -311,6 +311,7 @@ def test_empty_results_whose_other_sizes_no_array_has_are_refused() -> None:
             run(np.zeros(0, np.float32))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("count", "error"), [(80, UserError), (45, MemoryError)])
 def test_results_that_do_not_fit_are_refused_before_anything_is_computed(count, error):
     g, x = graph((float32, ("n",), "x"))

@@ -47,6 +47,7 @@ def test_views():
         run("reshape", a, shape=(5, 5))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300))
 @given(st.data())
 def test_slices_against_python(data):

@@ -36,7 +36,7 @@ def test_arrays_of_each_dtype_come_back_bit_by_bit(tmp_path: Path, dtype: Any) -
         assert not found[name].flags.writeable
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("dtype", STORED, ids=str)
 def test_a_process_reads_each_dtype_before_it_has_met_another(tmp_path: Path, dtype: Any) -> None:
     """NumPy knows bfloat16 and the floats of 8 bits only where ml_dtypes was loaded, as it is here."""

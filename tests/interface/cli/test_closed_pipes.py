@@ -39,7 +39,7 @@ def read(folder: Path, *arguments: str) -> int:
     return subprocess.run(command, capture_output=True, cwd=folder, check=False).returncode
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize(
     ("subject", "arguments", "expected"),
@@ -58,6 +58,7 @@ def test_a_proof_has_its_status(subject: str, arguments: list[str], expected: in
         assert status(tmp_path, "prove", "--verify", "p.json", both=both) == expected
 
 
+@pytest.mark.slow
 def test_a_verified_proof_that_is_longer_than_a_pipe_has_its_status(tmp_path: Path) -> None:
     """What is printed at once fills the pipe, so that the reader closes it in the middle."""
     pytest.importorskip("z3")
@@ -69,7 +70,7 @@ def test_a_verified_proof_that_is_longer_than_a_pipe_has_its_status(tmp_path: Pa
     assert subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, check=False).returncode == 3
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("both", [False, True])
 def test_a_sanitized_run_has_its_status(tmp_path: Path, both: bool) -> None:
     (tmp_path / "k.ttir").write_text(_WRONG)
@@ -79,6 +80,7 @@ def test_a_sanitized_run_has_its_status(tmp_path: Path, both: bool) -> None:
     assert status(tmp_path, "run", "k.ttir", "long.npy", "--grid", "1", "--sanitize", both=both) == 0
 
 
+@pytest.mark.slow
 def test_a_comparison_has_its_status(tmp_path: Path) -> None:
     for name, weight in (("a", 0.5), ("b", 0.75)):
         made = model([node("Mul", "x w")], {"x": (np.float32, [3])}, constants={"w": np.array([1.0, 1.0, weight], np.float32)})

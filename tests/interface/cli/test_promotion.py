@@ -320,6 +320,7 @@ def pairs_in(text: str) -> set[tuple[str, str, str, str]]:
     return found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("names", list(itertools.combinations(jn.promotion.PRESETS, 2)), ids="-".join)
 def test_diff_tells_every_difference(capsys: Capture, names: tuple[str, str]) -> None:
     ours, theirs = map(jn.promotion.rules, names)

@@ -113,6 +113,7 @@ def test_a_refutation_is_kept_and_verified_as_one(tmp_path: Path, capsys: pytest
 _DEEP = "[" * 900 + "]" * 900
 
 
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -195,6 +195,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "resume"), [("blocks.jsonl", True), ("run.json", True), ("lock", True), ("blocks.jsonl", False)]
 )

@@ -35,6 +35,7 @@ INDEPENDENT: dict[str, tuple[Build, tuple[tuple[Any, ...], ...], Along]] = {
     "attention": (
         lambda x: jn.softmax(x @ jn.transpose(x, -1, -2)) @ x, (("batch", "seq", 8),), Along(0),
     ),
+    "repeated": (lambda x: jn.concat([x, x], axis=0), (("batch", 8),), Along(0, 1, 2)),
     "transposed": (lambda x: jn.transpose(x, 0, 1), (("batch", 8),), Along(1)),
     "columns": (lambda x: x[:, 1:7:2], (("batch", 8),), Along(0)),
     "reduced": (lambda x: jn.mean(x, axis=(1, 2)), (("batch", "seq", 8),), Along(0)),
@@ -82,7 +83,7 @@ MIXED: dict[str, tuple[Build, tuple[tuple[Any, ...], ...], str]] = {
     "scan": (lambda x: jn.cumsum(x, axis=0), (("batch", 8),), "runs along 'batch'"),
     "part": (lambda x: x[1:], (("batch", 8),), "takes a part of 'batch'"),
     "reversed": (lambda x: x[::-1], (("batch", 8),), "'batch'"),
-    "joined": (lambda x: jn.concat([x, x], axis=0), (("batch", 8),), "joins arrays along 'batch'"),
+    "joined": (lambda x: jn.concat([x, x * 2], axis=0), (("batch", 8),), "joins arrays along 'batch'"),
     "padded": (lambda x: jn.pad(x, ((1, 0), (0, 0))), (("batch", 8),), "pads 'batch'"),
     "flat": (lambda x: jn.reshape(x, (8, BATCH)), (("batch", 8),), "'batch'"),
     "sorted": (lambda x: jn.sort(x, axis=0), (("batch", 8),), "'batch'"),

@@ -51,6 +51,7 @@ def test_labelled_arrays_name_their_axis(tmp_path: Path) -> None:
         jn.distributed.apply(reference, x.chunk({"time": 100}))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("count", [2, 63, 64, 65, 103, 129, 1024, 1025, 1089])
 def test_calls_have_as_many_rows_as_the_model_takes(batch: Run, folder: Path, count: int) -> None:
     """1089 is 1024 + 65, whose last call of 64 would leave 1 row over."""

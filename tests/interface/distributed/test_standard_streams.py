@@ -137,6 +137,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="there is no such shell")
 def test_no_file_takes_the_place_of_a_stream_that_is_closed(batch: Run, folder: Path) -> None:
     """The file of notes had descriptor 2, and what was printed there."""

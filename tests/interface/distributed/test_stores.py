@@ -194,6 +194,7 @@ print(found, missing)
 """
 
 
+@pytest.mark.slow
 @needs_locks
 @pytest.mark.parametrize("seconds", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_processes_that_write_use_and_remove_at_once(tmp_path: Path, models: list[jn.Model], seconds: int) -> None:

@@ -125,7 +125,7 @@ def test_paths(folder: Path, batch: Run) -> None:
     assert "File name too long" in batch("--output", "a" * 250 + ".npy", status=2)["error"]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.safetensors"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_dtypes_that_numpy_does_not_know(folder: Path, name: str, dtype: str) -> None:
@@ -149,6 +149,7 @@ def test_dtypes_that_numpy_does_not_know(folder: Path, name: str, dtype: str) ->
     assert np.load("z.npy").tobytes() == values.tobytes()
 
 
+@pytest.mark.slow
 def test_bfloat16_of_safetensors_in_a_process_of_its_own(folder: Path) -> None:
     """Which has not loaded ml_dtypes when it opens the file, as this one has."""
     graph = jn.Graph("double", [jn.TensorType(jn.bfloat16, ("batch", SIZE), "x")])

@@ -53,7 +53,7 @@ def feeds(op: str, direction: str, steps: int, batch: int, layout: int) -> dict[
     return {name: array.swapaxes(0, 1) if layout and array.ndim == 3 else array for name, array in found.items()}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(
     ("op", "sizes", "direction"), pairs(list(GATES), ["none", "names"], ["forward", "reverse", "bidirectional"])
 )
@@ -63,7 +63,7 @@ def test_states_and_lengths_of_a_network(op: str, sizes: str, direction: str) ->
     assert type(served).__name__ != "SpecialisedModel"  # one graph for all of them
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("op", GATES)
 def test_networks_with_the_batch_first(op: str) -> None:
     """onnxruntime has no layout=1: the witness is the same network with steps first."""
@@ -80,6 +80,7 @@ def test_networks_with_the_batch_first(op: str) -> None:
         np.testing.assert_allclose(found, want, 1e-4, 1e-5)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["h", "n", "c"])
 def test_states_of_another_batch_are_refused(name: str) -> None:
     compiled: Any = jn.compile_onnx(network("LSTM", "none", 0, "forward"), device="cpu", cache=False)
@@ -99,7 +100,7 @@ def test_states_of_a_fixed_other_batch_are_refused() -> None:
         jn.from_onnx(made)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("op", GATES)
 def test_weights_of_undeclared_sizes(op: str) -> None:
     peepholes = op == "LSTM"
@@ -150,7 +151,7 @@ LOOPED = """go = Constant<value = bool {1}>()  y = Loop(trips, go, x)<body = b(i
     (bool on, float[n] a2) { half = Constant<value_float=0.5>()  a1 = Mul(a, half)  a2 = Add(a1, w)  on = Identity(more) }>"""
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("trips", [3, 4000, None])
 def test_captures_of_another_name_in_loops(trips: int | None) -> None:
     argument, given = (", int64 trips", {}) if trips is None else ("", {"trips": np.array(trips)})

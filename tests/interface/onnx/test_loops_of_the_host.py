@@ -166,7 +166,7 @@ CASES = {
 }
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("case", CASES)
 def test_a_state(case: str) -> None:
     nodes, arrays = CASES[case]
@@ -187,7 +187,7 @@ def sequence_loop(grow: str) -> Any:
                  minus=np.array(-1), minus2=np.array(-2))  # fmt: skip
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("grow", [
     "t = SequenceInsert (s, new)", "t = SequenceInsert (s, new, zero)", "t = SequenceInsert (s, new, minus)",
     "u = SequenceInsert (s, new) v = SequenceInsert (u, twice) t = SequenceErase (v, zero)",
@@ -199,6 +199,7 @@ def test_a_sequence_is_read_while_it_grows(grow: str) -> None:
     agrees(sequence_loop(grow), *runs)
 
 
+@pytest.mark.slow
 def test_many_known_iterations_are_not_unrolled() -> None:
     nodes = "s = ReduceSum <keepdims = 1> (v) u = Tanh (s) y = Concat <axis = 0> (v, u) more = Identity (c)"
     body = f"{GO} out = Loop (trips, go, x) <body = b (int64 i, bool c, float[k] v) => (bool more, float[l] y) {{ {nodes} }}>"

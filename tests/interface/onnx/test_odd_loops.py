@@ -514,7 +514,7 @@ def is_same(value: Any, want: Any) -> None:
     np.testing.assert_allclose(value.astype(float), want.astype(float), 1e-4, 1e-4)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("name", CASES)
 def test_a_model(name: str) -> None:
     made, runs = CASES[name]

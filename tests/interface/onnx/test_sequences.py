@@ -124,6 +124,7 @@ SPLITS = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kept", [0, 1])
 @pytest.mark.parametrize("case", SPLITS)
 def test_slices_of_an_axis_of_any_size_are_one_model(case: str, kept: int) -> None:

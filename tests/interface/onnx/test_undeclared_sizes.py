@@ -90,7 +90,7 @@ OTHERS: dict[str, tuple[str, int, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("name", CASES)
 def test_sizes_that_a_call_shows(name: str) -> None:
     body, opset, arrays = CASES[name]
@@ -138,6 +138,7 @@ def test_trees_over_rows_of_undeclared_length() -> None:
         served.run({"x": floats(4, 2)})
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("name", "argument", "shape", "message"),
     [

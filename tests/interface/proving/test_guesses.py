@@ -178,6 +178,7 @@ def test_a_written_specification_that_leaves_one_program_says_so() -> None:
     assert "not for all sizes" in str(proof)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [10, 16])
 def test_a_guess_leaves_the_number_of_programs_open_where_as_much_is_proven(n: int) -> None:
     """Programs beyond the rows store to the last one. `cdiv(n, 16)` with `n <= 16`, one program, was guessed."""
@@ -267,6 +268,7 @@ def test_no_heading_says_all_sizes_where_some_are_fixed() -> None:
     assert "It fixes" not in proof.as_html()
 
 
+@pytest.mark.slow
 def test_a_scatter_by_a_permutation_is_guessed_with_distinct_indices() -> None:
     """It was refuted: a launch with equal indices, which the specification allowed, races."""
     made = jn.kernel.from_ttir(_SCATTER)
@@ -291,6 +293,7 @@ def test_nothing_is_assumed_of_distinct_elements_where_it_proves_nothing() -> No
     assert not any("distinct" in each for each in proof.specification.assume)
 
 
+@pytest.mark.slow
 def test_a_guess_of_distinct_elements_is_kept_for_launches_that_have_them_alone(tmp_path: object) -> None:
     made = jn.kernel.from_ttir(_SCATTER)
     order = np.arange(13, dtype=np.int32)
@@ -317,6 +320,7 @@ def test_a_stored_proof_of_a_guess_is_verified_with_what_was_said_of_the_guess()
         made.prove.verify(json.dumps(data))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["grid_x", "grid_y", "grid_x_"])
 def test_a_parameter_may_have_the_name_of_a_number_of_programs(name: str) -> None:
     kernel = jn.kernel.from_ttir(f"""tt.func public @k(%x: !tt.ptr<i32>, %{name}: i32) {{
@@ -373,6 +377,7 @@ _TILES = """tt.func public @k(%y: !tt.ptr<f32>, %M: i32, %N: i32) {
 }"""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("n", "elements"), [(50, 60), (50, 64), (50, 128), (300, 400), (300, 600), (300, 1000), (1000, 1 << 20)]
 )
@@ -393,6 +398,7 @@ def test_an_array_of_whole_blocks_is_not_taken_for_a_longer_one_where_a_mask_is_
     assert proof.doubts
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("n", "k", "elements"), [(100, 7, 100), (103, 8, 103), (100, 7, 130), (96, 8, 96)])
 def test_a_grid_may_be_a_quotient_of_two_sizes(n: int, k: int, elements: int) -> None:
     proof = jn.kernel.from_ttir(_BY_SIZES).prove.like(-(-n // k), np.zeros(elements, np.float32), n, k)
@@ -401,6 +407,7 @@ def test_a_grid_may_be_a_quotient_of_two_sizes(n: int, k: int, elements: int) ->
     assert (proof.verdict("bounds"), proof.verdict("races"), proof.fixed) == ("proven", "proven", ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "n"), [(45, 3), (40, 5), (33, 7)])
 def test_a_constant_that_rounds_up_is_no_block(m: int, n: int) -> None:
     """Of 45 rows there are as many blocks of 15 as of 16."""
@@ -458,6 +465,7 @@ def _gather(index: str = "%j") -> jn.kernel.Kernel:
     }}""")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("elements", "n"), [(118, 15), (256, 83), (221, 32), (115, 29), (100, 30)])
 def test_a_table_has_all_elements_that_its_indices_reach(elements: int, n: int) -> None:
     """A size that is a little less than the table's, 7 * n for 118, would be refuted by an index that the launch has."""
@@ -469,6 +477,7 @@ def test_a_table_has_all_elements_that_its_indices_reach(elements: int, n: int) 
     assert not {each for each in proof.fixed if each.startswith("n ")}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("rows", "programs"), [(11, 9), (11, 18), (100, 11), (9, 90)])
 def test_a_lookup_in_a_table_leaves_the_number_of_programs_open(rows: int, programs: int) -> None:
     """The table has as many rows as indices may say, however many programs there are: 9 * D, which leaves two rows, is none."""

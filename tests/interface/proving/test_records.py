@@ -61,6 +61,7 @@ def test_nothing_is_kept_without_being_asked(store: CompileCache) -> None:
     assert not of.prove(grid=GRID, extents=EXTENTS).recorded
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "other",
     [
@@ -249,6 +250,7 @@ def test_guesses_are_kept_and_hold_in_their_launch(store: CompileCache) -> None:
     assert len(entries(store)) == before + 1
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "wrong",
     [

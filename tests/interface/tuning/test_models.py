@@ -52,6 +52,7 @@ def searched(graph: jn.Graph, cost: Callable[[Schedule, KernelSchedule], float])
     return found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("graph", [model, convolution])
 def test_a_search_keeps_what_costs_less_and_ends(graph: Callable[[], jn.Graph]) -> None:
     def cost(schedule: Schedule, said: KernelSchedule) -> float:
@@ -69,6 +70,7 @@ def test_noise_changes_nothing() -> None:
         assert best.blocks is None
 
 
+@pytest.mark.slow
 def test_a_tuned_model_computes_the_same_and_its_choice_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = tmp_path / "lock.json"
     tuned = jn.compile(model(), "cpu", cache=False, tune=jn.Tuning(20, lock=lock, progress=False), threads=1)
@@ -96,6 +98,7 @@ def test_a_slower_choice_is_not_taken(tmp_path: Path, monkeypatch: pytest.Monkey
     assert next(iter(json.loads(lock.read_text())["models"].values()))["schedule"] == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numerics", ["fast", pytest.param("strict", marks=pytest.mark.slow), "reproducible"])
 def test_all_algorithms_of_a_convolution_are_tried(monkeypatch: pytest.MonkeyPatch, numerics: str) -> None:
     seen = []
@@ -112,6 +115,7 @@ def test_all_algorithms_of_a_convolution_are_tried(monkeypatch: pytest.MonkeyPat
     assert ({"winograd4"} in seen) == (numerics == "fast")
 
 
+@pytest.mark.slow
 def test_sizes_and_inputs_are_those_that_are_given(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(jn.UserError, match=r"'n' is known only at a call; fix: tune=joinery.Tuning\(seconds=60, sizes=\{'n'"):
         jn.compile(model("n"), "cpu", cache=False, tune=1)
@@ -132,6 +136,7 @@ def test_what_is_no_time_is_refused(tune: object) -> None:
         jn.compile(model(), "cpu", cache=False, tune=tune)
 
 
+@pytest.mark.slow
 def test_a_round_that_does_not_compile_is_slower_than_any(monkeypatch: pytest.MonkeyPatch) -> None:
     real, rounds = jn.compile, []
 

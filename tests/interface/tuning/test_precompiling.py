@@ -46,6 +46,7 @@ def test_without_an_interpreter_to_start_there_are_none(monkeypatch: pytest.Monk
     assert workers_for(1000, 1.0, 8) == 0
 
 
+@pytest.mark.slow
 def test_code_of_others_runs_here_and_errors_are_found_here(monkeypatch: pytest.MonkeyPatch) -> None:
     extents = [16, 32, 24, 64, 128, 256]
     compiled: list[int] = []
@@ -83,6 +84,7 @@ def test_a_process_that_ends_early_leaves_its_work(monkeypatch: pytest.MonkeyPat
     assert precompiled([job(16), job(32)], 2) == [None, None]
 
 
+@pytest.mark.slow
 def test_what_an_interpreter_prints_as_it_starts_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     noisy = "print('cos\\nsystem\\nFile is on', flush=True); " + precompiling._CHILD
     monkeypatch.setattr(precompiling, "_CHILD", noisy)
@@ -92,6 +94,7 @@ def test_what_an_interpreter_prints_as_it_starts_is_no_result(monkeypatch: pytes
     assert precompiled([job(16)], 1) == [None]
 
 
+@pytest.mark.slow
 def test_processes_that_cannot_be_started_leave_their_work(monkeypatch: pytest.MonkeyPatch) -> None:
     popen, started = subprocess.Popen, list[subprocess.Popen[bytes]]()
 
@@ -146,6 +149,7 @@ def test_an_interrupt_before_all_threads_are_started_ends_the_processes(monkeypa
     assert time.monotonic() - begin < 20
 
 
+@pytest.mark.slow
 def test_a_gpu_runs_code_of_others_too(monkeypatch: pytest.MonkeyPatch, install: Callable[..., FakeDriver]) -> None:
     fake = install()
     lowered: list[int] = []

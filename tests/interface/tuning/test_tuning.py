@@ -234,6 +234,7 @@ def test_warnings_of_the_text_are_given_once() -> None:
     assert [each.filename for each in caught if each.category is jn.TritonCWarning] == [__file__]
 
 
+@pytest.mark.slow
 def test_on_a_gpu_the_number_of_warps_is_chosen_too(install: Callable[..., FakeDriver]) -> None:
     install()
     kernel = tuned({"WORK": [1, 3]}, warps=[1, 2])
@@ -264,6 +265,7 @@ def test_progress_is_shown_on_a_terminal_alone() -> None:
     assert (lines[2][:36], lines[-1], hidden.getvalue()) == (f"tuning f [{'#' * 24}] ", "", "")
 
 
+@pytest.mark.slow
 def test_threads_and_processes_that_share_a_lock_file_keep_all_choices(tmp_path: Path) -> None:
     path = tmp_path / "k.lock.json"
     program = """

@@ -106,10 +106,12 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return calls, launch
 
 
+@pytest.mark.slow
 def test_every_call_reaches_the_driver_as_it_is_meant(said: tuple[str, str]) -> None:
     assert said[0].strip().splitlines() == EXPECTED.splitlines()
 
 
+@pytest.mark.slow
 def test_a_launch_reaches_the_driver(said: tuple[str, str]) -> None:
     lines = said[1].strip().splitlines()
     assert "round trip True" in lines

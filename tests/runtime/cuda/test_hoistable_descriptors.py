@@ -42,7 +42,7 @@ def product(a: Any, b: Any) -> Any:
     return (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("m", "n", "k", "made"), [(200, 136, 328, 3), (64, 264, 8, 3), (129, 12, 72, 1), (65, 16, 10, 2)])
 def test_a_product_of_arrays_of_the_host(hopper: Any, m: int, n: int, k: int, made: int) -> None:
     """Rows of 12 and 10 numbers are no multiples of 16 bytes."""
@@ -54,6 +54,7 @@ def test_a_product_of_arrays_of_the_host(hopper: Any, m: int, n: int, k: int, ma
     assert b"bulk.tensor" in hopper.named("cuModuleLoadDataEx")[-1][1][0]
 
 
+@pytest.mark.slow
 def test_buffers_keep_their_maps(hopper: Any) -> None:
     a, b = whole((96, 72), 1), whole((72, 160), 2)
     matmul = jn.kernel.from_ttir(TEXTS / "persistent.ttir", cache=False)
@@ -103,6 +104,7 @@ def test_arrays_of_other_libraries(hopper: Any) -> None:
         np.testing.assert_array_equal(out.numpy(), product(a, b))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("first", "m", "n", "step", "made"),
     [(0, 8, 32, 32, 2), (0, 8, 32, 36, 2), (4, 8, 32, 32, 2), (1, 8, 32, 32, 1), (0, 8, 32, 30, 1), (0, 16, 32, 16, 1),

@@ -44,6 +44,7 @@ def floats(n: int) -> Any:
     return np.random.default_rng(n).standard_normal((n, 6)).astype(np.float32)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("device", ["cuda", "auto"])
 def test_arrays_of_the_host(fake: Any, device: str) -> None:
     model = jn.compile(graph(), device, cache=False)
@@ -52,6 +53,7 @@ def test_arrays_of_the_host(fake: Any, device: str) -> None:
         close(model(x, np.int64(trips), np.bool_(flag)), expected(x, trips, flag))
 
 
+@pytest.mark.slow
 def test_addresses_that_come_again_are_replayed(fake: Any) -> None:
     """A value that a loop carries lies in two temporaries in turn: what runs from the sixth iteration on is recorded."""
     model, x = jn.compile(graph(), "cuda", cache=False), floats(2)
@@ -63,6 +65,7 @@ def test_addresses_that_come_again_are_replayed(fake: Any) -> None:
     assert not {"cuMemAllocAsync", "cuModuleLoadDataEx"} & set(asked)
 
 
+@pytest.mark.slow
 def test_arrays_on_the_device_and_bound_calls(fake: Any) -> None:
     model, x = jn.compile(graph(), "cuda", cache=False), floats(3)
     given = jn.Buffer(x), jn.Buffer(np.array(4)), jn.Buffer(np.array(False))

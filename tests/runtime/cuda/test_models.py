@@ -40,6 +40,7 @@ def close(results: tuple[Any, ...], x: Array, b: Array) -> None:
         np.testing.assert_allclose(array, theirs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("device", ["cuda", "auto"])
 def test_numpy_in_numpy_out(fake: Any, device: str) -> None:
     model = jn.compile(graph(), device, cache=False)
@@ -66,6 +67,7 @@ def test_runs_of_one_size_replay_one_graph(fake: Any) -> None:
     assert asked.count("cuMemcpyDtoHAsync") == 2
 
 
+@pytest.mark.slow
 def test_arrays_on_the_device_stay_there(fake: Any) -> None:
     model = jn.compile(graph(), "cuda", cache=False)
     x, b = arrays(4)
@@ -158,6 +160,7 @@ def test_mistakes_with_arrays_on_the_device(install: Any) -> None:
         jn.compile(square, "cuda", cache=False)(freed)
 
 
+@pytest.mark.slow
 def test_nothing_is_left_behind(fake: Any) -> None:
     model = jn.compile(graph(), "cuda", cache=False)
     for n in range(1, 12):

@@ -42,7 +42,7 @@ def whole(shape: tuple[int, ...], seed: int, dtype: Any = np.float16) -> Any:
     return np.random.default_rng([seed, *shape]).integers(-2, 3, shape).astype(dtype)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("m", "n", "k"), [(128, 128, 64), (200, 136, 328), (64, 264, 8), (129, 8, 72)])
 def test_a_product_of_arrays_of_the_host(hopper: Any, m: int, n: int, k: int) -> None:
     a, b, c = whole((m, k), 1), whole((k, n), 2), np.full((m, n), 77, np.float16)
@@ -109,6 +109,7 @@ def flat(shape: tuple[int, ...], strides: tuple[int, ...], first: int = 0) -> tu
     return np.arange(1 << 12, dtype=np.float32)[first:], shape, strides
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("source", "fits"),
     [

@@ -187,6 +187,7 @@ def assert_prints(program: str, word: str) -> None:
     assert done.stdout == f"{word}\n", done.stderr
 
 
+@pytest.mark.slow
 def test_threadpoolctl_finds_and_limits_joinery() -> None:
     pytest.importorskip("threadpoolctl")
     program = """
@@ -225,6 +226,7 @@ def test_threadpoolctl_finds_and_limits_joinery() -> None:
     assert_prints(program, "found")
 
 
+@pytest.mark.slow
 def test_limits_of_both_that_overlap_end() -> None:
     """Each holds while it lasts, whichever began first, and none stays."""
     pytest.importorskip("threadpoolctl")
@@ -282,6 +284,7 @@ MODEL = """
 """
 
 
+@pytest.mark.slow
 def test_blocks_of_threadpoolctl_that_overlap_leave_no_limit() -> None:
     """The one that was entered last counts while it is not left, in whatever order they are left, and none stays."""
     pytest.importorskip("threadpoolctl")
@@ -325,6 +328,7 @@ def test_blocks_of_threadpoolctl_that_overlap_leave_no_limit() -> None:
     assert_prints(program, "none")
 
 
+@pytest.mark.slow
 def test_limits_of_threadpoolctl_that_stay() -> None:
     """Without a block, a limit stays until what was found before is put back; given as limits, that holds in a block."""
     pytest.importorskip("threadpoolctl")
@@ -375,6 +379,7 @@ def test_limits_of_threadpoolctl_that_stay() -> None:
     assert_prints(program, "stay")
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("wrong", ["many", "0", "-1", "99999", "1e3", "٣"])
 def test_a_variable_that_is_no_number_does_not_concern_other_libraries(wrong: str) -> None:
     """threadpool_info and limits of others work, what uses the number says what is wrong, and a number in its place helps."""

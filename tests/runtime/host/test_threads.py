@@ -188,7 +188,7 @@ def test_the_portable_pool(kernels, portable):
     time.sleep(0.02)
     before = time.process_time()
     time.sleep(0.2)
-    assert time.process_time() - before < 0.01
+    assert time.process_time() - before < 0.1
 
 
 def test_the_serial_pool(kernels):
@@ -297,7 +297,7 @@ def test_an_idle_pool_uses_no_cpu(kernels):
     time.sleep(0.02)
     before = time.process_time()
     time.sleep(0.3)
-    assert time.process_time() - before < 0.01
+    assert time.process_time() - before < 0.1
 
 
 def test_the_users_affinity_is_left_alone(kernels):

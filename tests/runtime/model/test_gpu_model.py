@@ -79,6 +79,7 @@ def test_constants_are_copied_once_and_launches_recorded_once_per_size() -> None
     assert device.calls["allocate"] == 3
 
 
+@pytest.mark.slow
 def test_recordings_of_sizes_used_last_are_kept() -> None:
     device = Counting()
     model = model_on(device)
@@ -110,6 +111,7 @@ def test_a_model_that_dies_gives_everything_back() -> None:
     assert device.live == 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("fail_at", [1, 2])
 def test_a_run_that_finds_no_memory_leaves_the_model_usable(fail_at: int) -> None:
     device = Counting()
@@ -200,6 +202,7 @@ def test_kernels_show_what_a_gpu_runs() -> None:
         _ = host.ptx
 
 
+@pytest.mark.slow
 def test_saved_models_open_on_either_device(tmp_path: Any) -> None:
     g = jn.Graph("s", [jn.TensorType("float32", ("n", 130), "x")])
     w = np.random.default_rng(0).standard_normal((130, 70)).astype(np.float32)

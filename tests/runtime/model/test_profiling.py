@@ -48,6 +48,21 @@ def test_times_of_kernels_are_those_of_calls() -> None:
     np.testing.assert_array_equal(model(x), expected)
 
 
+def test_launches_of_a_loop_and_of_a_branch_are_counted() -> None:
+    graph = jn.Graph("loop", [jn.TensorType(jn.float32, (64, 64), "x"), jn.TensorType(jn.bool, (), "taken")])
+    x, taken = graph.inputs
+    y = jn.fori_loop(0, 50, lambda i, y: jn.tanh(y @ x), x)
+    graph.output(jn.cond(taken, lambda z: jn.exp(z), lambda z: jn.log(z), y))
+    profile = jn.compile(graph, device="cpu", cache=False).profile(BIG[:64, :64] / 100, np.array(True))
+    product = next(each for each in profile.kernels if "matmul" in each.kernel.fused)
+    assert product.launches == 50
+    assert product.flops == 50 * product.kernel.flops
+    assert product.bytes == 50 * (product.kernel.bytes_read + product.kernel.bytes_written)
+    assert "50 launches: matmul" in str(profile)
+    branches = {name: each for each in profile.kernels for name in ("exp", "log") if name in each.kernel.fused}
+    assert [(branches[name].launches, branches[name].flops > 0) for name in ("exp", "log")] == [(1, True), (0, False)]
+
+
 def test_a_kernel_that_computes_more_takes_a_larger_share() -> None:
     graph = jn.Graph("uneven", [jn.TensorType(jn.float32, (512, 256), "x")])
     (x,) = graph.inputs

@@ -203,6 +203,7 @@ define void @f() !dbg !4 {
     link([lines], ["f"], {})
 
 
+@pytest.mark.slow
 def test_damaged_objects_are_refused_or_linked(code: bytes) -> None:
     """Nothing is written outside of the mapping: what is linked is not run here."""
     rng = random.Random(5)

@@ -13,9 +13,11 @@ from joinery.promotion.errors import InternalError
 from joinery.runtime.native import library
 from joinery.runtime.native.codegen import emit_assembly, emit_object
 from joinery.runtime.native.linking import link, target_key
+from joinery.runtime.native.positions import positions_text
 from joinery.runtime.native.suppression import suppression_text
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("triple", "machine", "system", "pool"),
     [
@@ -30,7 +32,7 @@ def test_templates_compile_for_every_platform(triple, machine, system, pool):
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(triple).create_target_machine(opt=2, reloc="pic")
-    texts = [library.pool_text(pool, machine, system), suppression_text()]
+    texts = [library.pool_text(pool, machine, system), suppression_text(), positions_text()]
     if system != "win32":
         texts.append(library.entry_text(system))
     for text in texts:

@@ -79,6 +79,7 @@ def test_other_formats_are_left_alone(data: bytes) -> None:
     assert read_object(data) is None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="perf is a profiler of Linux")
 def test_the_map_names_the_kernels(tmp_path: Path) -> None:
     process, kernel = run(tmp_path, "map")
@@ -93,6 +94,7 @@ def test_the_map_names_the_kernels(tmp_path: Path) -> None:
     assert all(start + size <= following for (start, size), (following, _) in itertools.pairwise(ends))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="perf is a profiler of Linux")
 def test_the_dump_holds_code_and_lines(tmp_path: Path) -> None:
     process, kernel = run(tmp_path, "jitdump")
@@ -126,6 +128,7 @@ def test_the_dump_holds_code_and_lines(tmp_path: Path) -> None:
     assert all(address <= start < address + len(code) for start, _, _ in lines[address])
 
 
+@pytest.mark.slow
 def test_another_value_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(SCRIPT)
     command = [sys.executable, str(tmp_path / "model.py")]
@@ -133,6 +136,7 @@ def test_another_value_is_refused(tmp_path: Path) -> None:
     assert "UserError: JOINERY_PERF='yes'; fix: one of map, jitdump, or leave it out" in done.stderr
 
 
+@pytest.mark.slow
 def test_nothing_is_written_unasked(tmp_path: Path) -> None:
     process, _ = run(tmp_path, "")
     assert not Path(f"/tmp/perf-{process}.map").exists()

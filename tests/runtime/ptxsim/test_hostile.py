@@ -39,7 +39,7 @@ def kinds(word: str) -> str:
     return "opcode" if re.match(r"[a-z]\w*\.", word) else "other"
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_kernels_end_in_our_errors(build: Any, seed: int) -> None:
     rng = random.Random(seed)

@@ -112,7 +112,7 @@ def values(type_: str, rng: np.random.Generator) -> np.ndarray:
     return low.astype(dtype)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("type_", list(TYPES))
 def test_operations_agree_with_the_host(targets: None, type_: str) -> None:
     ops = FLOAT_OPS if type_ in SUFFIX else INTEGER_OPS

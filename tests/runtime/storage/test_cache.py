@@ -209,6 +209,7 @@ def writer(directory, source, turns: int) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_ten_processes_share_one_cache(cache, symbolic, tmp_path):
     source = tmp_path / "compiled"
     source.write_bytes(encode_compiled(symbolic))
@@ -221,6 +222,7 @@ def test_ten_processes_share_one_cache(cache, symbolic, tmp_path):
     assert all(cache.get(f"key{i}") == symbolic for i in range(5))
 
 
+@pytest.mark.slow
 def test_kill_during_writes_leaves_a_usable_cache(cache, symbolic, tmp_path):
     source = tmp_path / "compiled"
     source.write_bytes(encode_compiled(symbolic))

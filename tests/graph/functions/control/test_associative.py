@@ -57,7 +57,7 @@ def check(
             np.testing.assert_allclose(one, other, rtol=1e-5 if other.dtype == np.float32 else 1e-12, atol=1e-300)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("size", [0, 1, 5, *[pytest.param(n, marks=pytest.mark.slow) for n in (2, 3, 4, 13, 64, 65)]])
 def test_two_arrays_along_an_axis(size: int) -> None:
     a, b = (RNG.random((2, size, 3)) + 0.25 for _ in range(2))

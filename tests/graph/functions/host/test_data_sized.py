@@ -157,7 +157,7 @@ def test_non_max_suppression_by_hand(limit: int, iou: float, score: float) -> No
     np.testing.assert_array_equal(both(g, boxes, scores)[0], np.array(expected, np.int64).reshape(-1, 3))
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(36)
 @pytest.mark.parametrize("boxes", [0, 1, 63, 64, 65, 200, 3000])
 @pytest.mark.parametrize(("limit", "iou", "size"), [(3, 0.5, 0.05), (600, 0.5, 0.02), (10**6, 0.3, 0.5), (40, 0.0, 0.01)])
 def test_non_max_suppression_of_many_boxes(boxes: int, limit: int, iou: float, size: float) -> None:
@@ -243,3 +243,12 @@ def test_bfloat16_values_survive() -> None:
     g = jn.Graph("g", [jn.TensorType(jn.bfloat16, ("n",), name="x")])
     g.output(jn.unique(g.inputs[0])[0])
     assert both(g, np.array([2, 1, 2], ml_dtypes.bfloat16))[0].tolist() == [1, 2]
+
+
+def test_compress_of_nothing() -> None:
+    for shape, axis in (((0,), None), ((0,), 0), ((3, 0), 1), ((0, 3), 0)):
+        g = jn.Graph("g", inputs=[jn.TensorType(jn.float32, shape, "x"), jn.TensorType(jn.bool, (0,), "keep")])
+        g.output(jn.compress(*g.inputs, axis=axis))
+        x, keep = np.zeros(shape, np.float32), np.zeros(0, bool)
+        expected = np.compress(keep, x, axis)
+        assert np.asarray(jn.compile(g, device="cpu")(x, keep)).shape == expected.shape

@@ -39,7 +39,7 @@ def spreads(rows: int, groups: int) -> list[Any]:
     return [even, one * rows, one * (rows // 2), one * 0]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_products_of_groups(sizes: tuple[int, int, int, int], symbolic: bool) -> None:
@@ -76,7 +76,7 @@ def test_sums_of_16_bit_floats_over_several_blocks_are_rounded_once() -> None:
     np.testing.assert_allclose(outer[0].astype(np.float64), exact, rtol=2.0**-8)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [[5, 2, 9], [-3, 4, 4], [100, 200, 300]])
 def test_ends_that_are_none_read_nothing_outside(ends: list[int]) -> None:
     model = jn.compile(made(9, 4, 3, 3), cache=False)

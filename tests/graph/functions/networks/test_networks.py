@@ -26,6 +26,7 @@ def weights(kind: str, given: dict[str, Any], both: bool) -> tuple[Any, Any, Any
     return found[0], found[1], np.concatenate(found[2:], 1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
 def test_networks(kind: str, both: bool) -> None:
@@ -130,6 +131,7 @@ def test_losses_of_few_bits_and_of_integers() -> None:
         assert total == -12
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_rotated_positions(interleaved: bool) -> None:
     """With NumPy's complex numbers as the witness: a pair is one, and the rotation a product."""

@@ -85,7 +85,7 @@ def test_floats_are_converted_to_the_largest_at_most() -> None:
     np.testing.assert_array_equal(run(loose, np.array([1e9, 3], np.float32), devices=("cpu",)), [np.nan, 3])
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("code", [*INTEGERS, *FLOATS])
 def test_codes_become_numbers(code: str) -> None:
     dtype = jn.DType(code)

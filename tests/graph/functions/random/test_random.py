@@ -28,7 +28,7 @@ def test_known_answers(counter: tuple[int, ...], key: tuple[int, int], expected:
     assert number == sum(word << 32 * at for at, word in enumerate(expected))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("n", [0, 1, 5, 1000])
 def test_every_device_makes_the_same_bits(n: int) -> None:
     g = jn.Graph("g", [jn.TensorType(jn.float32, ("n", 3), name="x")])
@@ -67,6 +67,7 @@ def test_seeds_that_are_refused(seed: object) -> None:
         jn.random_bits(g.inputs[0], seed=seed)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_integers_orders_classes_and_drops() -> None:
     g = jn.Graph("g", [jn.TensorType(jn.float32, (12000,), name="x")])
     (x,) = g.inputs
@@ -101,7 +102,7 @@ def test_nothing_and_everything_is_dropped() -> None:
 SEED, STREAM = 2**63 + 9, 2**40 + 7
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 33])
 def test_numbers_are_those_of_philox(n: int) -> None:
     """The seed and the stream are ints, or scalars that a run gives."""
@@ -122,6 +123,7 @@ def test_numbers_are_those_of_philox(n: int) -> None:
             np.testing.assert_allclose(one, other, 1e-5, 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "ptxsim"])
 def test_a_loop_draws_by_its_index(device: str) -> None:
     """An int draws the same in every iteration: functions keep no state. The index, or what is carried, draws new numbers."""

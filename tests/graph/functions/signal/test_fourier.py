@@ -49,6 +49,7 @@ def test_every_kind_of_length() -> None:
         check(transforms, results(z, length), pairs(z), z.real.copy(), rtol=1e-13, devices=devices, names=length == 130)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_one_line(dtype: str) -> None:
     for length in (1, 2, 5, 64, 67, 134, 262, 1000):  # rows of the op table, halves, chirps
@@ -64,6 +65,7 @@ def test_one_line(dtype: str) -> None:
             np.testing.assert_allclose(found, expected, atol=1e-13 if dtype == "float64" else 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_imaginary_parts_of_the_ends_of_a_half_count_for_nothing(dtype: str) -> None:
     for length in (1, 2, 5, 9, 64, 74, 134, 200):
@@ -78,6 +80,7 @@ def test_imaginary_parts_of_the_ends_of_a_half_count_for_nothing(dtype: str) -> 
             np.testing.assert_allclose(run(z.astype(dtype)), want, atol=1e-13 if dtype == "complex128" else 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_reproducible_transforms_have_the_same_bits_on_every_device(dtype: str) -> None:
     z = (RNG.normal(size=(2, 12)) + 1j * RNG.normal(size=(2, 12))).astype(dtype)
@@ -99,6 +102,7 @@ def test_one_lane_that_is_widened() -> None:
     np.testing.assert_allclose(found, want, atol=1e-4)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_transforms_leave_nothing_undefined(dtype: str) -> None:
     z = (RNG.normal(size=(3, 9)) + 1j * RNG.normal(size=(3, 9))).astype(dtype)

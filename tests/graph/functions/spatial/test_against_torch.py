@@ -23,6 +23,7 @@ def both(
     agrees(built(build, arrays, fixed or [()] * len(arrays)), arrays, expected, devices=devices, **options)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("case", "options"),
     [
@@ -39,7 +40,7 @@ def test_conv_transpose(case: str, options: dict[str, Any]) -> None:
          fixed=[(x.ndim - 1,)], atol=1e-5, devices=["cpu"] if case == "2d" else ())  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("case", "options"),
     [
@@ -118,6 +119,7 @@ def test_resize_by_sizes_that_are_known_at_a_run(in_full: bool) -> None:
     agrees(built(lambda v: [jn.resize(v, **options) for options in wanted.values()], arrays, [()]), arrays, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 @both_tiers
 def test_grid_sample(in_full: bool) -> None:
     names = [name for name in cases("grid_sample") if name != "grid_sample 3d"]

@@ -47,7 +47,7 @@ CASES = [
 ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("shape", "kernel", "stride", "dilation", "padding", "groups"), CASES)
 def test_convolutions(shape: Any, kernel: Any, stride: Any, dilation: Any, padding: Any, groups: int) -> None:
     rank = len(shape) - 2
@@ -65,7 +65,7 @@ def test_convolutions(shape: Any, kernel: Any, stride: Any, dilation: Any, paddi
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", ["float16", "int8", "float64"])
 @pytest.mark.parametrize("groups", [1, 4])
 def test_dtypes(dtype: str, groups: int) -> None:

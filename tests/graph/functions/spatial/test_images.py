@@ -26,7 +26,7 @@ def image(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype(F)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(("groups", "offset_groups", "masked"), [(1, 1, False), (2, 1, True), (1, 2, True)])
 def test_deform_conv(groups: int, offset_groups: int, masked: bool) -> None:
     x, w, bias = image(2, 4, 5, 6), image(6, 4 // groups, 3, 2, seed=1), image(6, seed=2)

@@ -69,7 +69,7 @@ NETWORKS: list[tuple[str, dict[str, Any], Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("kind", "options", "steps"), NETWORKS)
 def test_a_network_is_one_node(kind: str, options: dict[str, Any], steps: Any) -> None:
     directions = 2 if options.get("direction") == "bidirectional" else 1
@@ -235,6 +235,7 @@ HEADS: Types = [("q", FLOAT, ["n", 4, "l", 8]), ("k", FLOAT, ["n", 2, "s", 8]), 
 CACHES: Types = [("pk", FLOAT, ["n", 2, "p", 8]), ("pv", FLOAT, ["n", 2, "p", 6])]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("opset", [23, 24])
 @pytest.mark.parametrize("causal", [0, 1])
 def test_attention_with_caches_and_masks_is_one_node(opset: int, causal: int) -> None:

@@ -74,7 +74,7 @@ OF_NUMBERS = frozenset(("deform_conv", "affine_grid", "grid_sample", "cross_entr
 """Functions here whose other operands have numbers as sizes."""
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("name", "batch"),
     [*[(name, 2) for name in FUNCTIONS], *halved([pytest.param(name, "n") for name in FUNCTIONS if name not in OF_NUMBERS])],

@@ -156,6 +156,7 @@ def test_equal_calls_share_a_node_with_several_outputs() -> None:
     assert ops.count("Unique") == ops.count("StringSplit") == 1
 
 
+@pytest.mark.one_in(2)
 @has_onnxruntime
 @pytest.mark.parametrize("sizes", [(5,), (3, 7)])
 def test_random_bits_are_the_same_everywhere(sizes: tuple[int, ...]) -> None:

@@ -69,6 +69,7 @@ def first_of_each_row() -> list[Case]:
     return list(found.values())
 
 
+@pytest.mark.slow
 def test_a_sample_computes_the_same_in_the_reference_evaluator_and_is_read_back() -> None:
     cases = first_of_each_row()
     assert len({case.row for case in cases}) > 60

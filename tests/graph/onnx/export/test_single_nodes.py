@@ -94,7 +94,7 @@ def test_a_depth_may_be_a_size_but_not_none() -> None:
 # -- losses ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 def test_losses(op: str, reduction: str) -> None:
@@ -174,7 +174,7 @@ def test_transforms_of_the_graph_are_nodes_where_runtimes_are_as_exact(dtype: st
         assert (found == ["Unsqueeze", "DFT"]) == (is_power or dtype == "float64")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_transforms_of_frames(dtype: str) -> None:
     cases = itertools.product((7, 8), (False, True), ((2, 20), (2, 20, 1), (2, 20, 2)), (0, 1), (20, "m"))
@@ -201,7 +201,7 @@ DEFORMED: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", range(len(DEFORMED)))
 def test_taps_that_are_moved(dtype: str, case: int) -> None:
@@ -273,7 +273,7 @@ def resized(kind: str, factor: float, **attributes: Any) -> Any:
     return jn.from_onnx(helper.make_model(made, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "factor"), [("scales", 2), ("scales", 1.5), ("multiples", 2), ("fixed", 1)])
 def test_images_of_symbolic_sizes_that_are_resized(kind: str, factor: float) -> None:
     ways: list[dict[str, Any]] = [

@@ -19,6 +19,7 @@ RNG = np.random.default_rng(12)
 # -- products ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_products_with_summands(dtype: str) -> None:
     summands = [None, (5,), (1, 5), (3, 5), (3, 1), ()]
@@ -185,6 +186,7 @@ def test_blocks_of_channels_and_of_space(dtype: str) -> None:
     assert agrees(graph, arrays) == ["SpaceToDepth"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 def test_triangles(dtype: str) -> None:
     for k, upper, named in itertools.product((0, 1, -2, 9, -9), (0, 1), (["n", "m"], [4, 5])):

@@ -27,6 +27,7 @@ CASES: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("sized", [False, True])
 @pytest.mark.parametrize("case", CASES)
 def test_an_imported_node_is_the_one_that_it_was(case: str, sized: bool) -> None:

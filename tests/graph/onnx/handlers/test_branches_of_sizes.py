@@ -67,6 +67,7 @@ CASES: dict[str, tuple[Any, Any, list[str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("case", CASES)
 def test_the_branch_that_is_taken_decides_the_size(case: str) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")

@@ -65,7 +65,7 @@ def imported(made: Any, refused: bool) -> None:
     assert time.process_time() < start + SECONDS
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("inside", INSIDE)
 def test_branches(inside: str) -> None:
     made = branches(20, INSIDE[inside])
@@ -78,14 +78,14 @@ def test_branches(inside: str) -> None:
         np.testing.assert_allclose(compiled(**feeds), by_onnxruntime(branches(7, INSIDE[inside]), feeds)[0], 1e-6)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("trips", ["five", "hundred"])
 @pytest.mark.parametrize("inside", ["an operator that nobody knows", "nothing particular"])
 def test_loops(inside: str, trips: str) -> None:
     imported(loops(6, INSIDE[inside], trips), "nobody" in inside)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("depth", [2, 3, 4])
 def test_loops_of_a_few_iterations_each(depth: int) -> None:
     x = np.array([0.5, -1, 2], np.float32)

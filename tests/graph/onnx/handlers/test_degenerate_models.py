@@ -73,6 +73,7 @@ def scanned(lengths: Any, direction: int) -> Any:
     return made
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("direction", [0, 1])
 def test_sequences_of_different_lengths(direction: int) -> None:
     x = np.random.default_rng(0).standard_normal((2, 3, 2)).astype(F)

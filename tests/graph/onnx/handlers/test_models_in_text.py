@@ -22,6 +22,7 @@ def floats(*shape: int) -> Any:
     return RNG.normal(size=shape).astype(np.float32)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "quantised", ["w0 = QuantizeLinear(wf, s, z) w = DequantizeLinear(w0, s, z)", "w = DequantizeLinear(wi, s, z)"]
 )
@@ -80,6 +81,7 @@ def test_a_range_in_floats_up_to_a_size(dtype: str, code: int, start: float, ste
         np.testing.assert_allclose(compiled.run({"x": floats(size)})["y"], np.arange(start, size, step).astype(numpy))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("largest", [0, 1])
 def test_as_many_largest_elements_as_data_leave(largest: int) -> None:
     body = f"m = Greater(x, z) v = Compress<axis=0>(x, m) c = Shape(v) k = Min(c, four) y, i = TopK<largest={largest}>(v, k)"
@@ -96,7 +98,7 @@ def test_as_many_largest_elements_as_data_say() -> None:
 REGIONS = np.float32([[0, 0, 4, 5], [1.3, 2.2, 7.9, 7.4], [-3, -2, 4, 20], [5, 5, 5, 5]])
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("half", ["half_pixel", "output_half_pixel"])
 @pytest.mark.parametrize("mode", ["avg", "max"])
 def test_regions_that_take_as_many_samples_as_they_are_large(mode: str, half: str) -> None:

@@ -30,6 +30,7 @@ def expected(made: Any, x: Any) -> Any:
         return None
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("before", [-4, -3, -1, 0, 2, 4])
 def test_a_constant_around_what_remains(before: int) -> None:
     for after in (-4, -2, -1, 0, 1, 4):
@@ -86,6 +87,7 @@ def test_what_a_launch_refuses() -> None:
         jn.from_onnx(padding((0, -1, 0, -1), [4, 1], "constant"))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("pads", [(2, 0, 1, 0), (0, 7, 3, 5), (-1, 1, 0, 4), (0, -2, 0, 0)])
 def test_elements_that_wrap_around(pads: tuple[int, ...]) -> None:
     symbolic = jn.from_onnx(padding(pads, ["n", "m"], "wrap"))

@@ -46,6 +46,7 @@ def test_classes_are_drawn_by_their_weights() -> None:
     assert set(found[1].tolist()) == {1}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("ratio", [0.0, 0.25, 1.0])
 def test_dropout_in_training_keeps_the_mean(ratio: float) -> None:
     constants: dict[str, Any] = {"r": F(ratio), "t": np.array(True)}

@@ -44,7 +44,7 @@ GROWS = """g (float[n] x, int64 trips) => (float[m] y) { yes = Constant <value =
       next = Concat <axis = 0> (s, u2) }> }"""
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", ["", ", seed = 3.0"])
 def test_compiled_and_unrolled_loops_draw_the_same(seed: str) -> None:
     made = model(LOOP % seed)
@@ -66,6 +66,7 @@ def test_compiled_and_unrolled_loops_draw_the_same(seed: str) -> None:
     assert compiled(np.array(0)).shape == (0, 3)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", ["", ", seed = 3.0"])
 def test_loops_of_the_host_draw_the_same(seed: str) -> None:
     made, x = model(GROWS % seed), np.zeros(2, np.float32)
@@ -87,7 +88,7 @@ NESTED = """g (int64 m, int64 n) => (float[m, n, 3] y) { yes = Constant <value =
          again2 = Identity (going2) o = RandomUniform <shape = [3], seed = 3.0> () }> }> }"""
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [{}, {"m": 3}, {"n": 2}, {"m": 3, "n": 2}, {"n": 200}])
 def test_loops_inside_each_other(known: dict[str, int]) -> None:
     sizes = {"m": 3, "n": known.get("n", 2)}
@@ -129,7 +130,7 @@ SCANS = {
 }
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("backwards", [0, 1])
 @pytest.mark.parametrize("case", SCANS)
 def test_scans(case: str, backwards: int) -> None:
@@ -169,6 +170,7 @@ DRAWS = """<domain: "own", opset_import: ["" : 17, "own" : 1]>
 %s (a) => (b) { %s }"""
 
 
+@pytest.mark.slow
 def test_each_node_has_a_stream_of_its_own() -> None:
     """Outside, in loops, in branches, and in functions that are called twice, from functions and from loops."""
     loop = """%s = Loop (m, yes) <body = b (int64 i, bool going) => (bool again, float[4] o) {

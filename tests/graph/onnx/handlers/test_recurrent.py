@@ -30,7 +30,7 @@ def network(op: str, direction: str, ragged: bool, layout: int = 0, **attributes
     return model([made], inputs, "y h c" if op == "LSTM" else "y h", constants=constants, opset=17)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(
     ("op", "direction", "ragged"), pairs(list(GATES), ["forward", "reverse", "bidirectional"], [False, True])
 )
@@ -49,7 +49,7 @@ def test_one_model_serves_all_lengths(op: str, direction: str, ragged: bool) -> 
                 np.testing.assert_allclose(one, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(("op", "layout"), each(list(GATES), [0, 1]))
 def test_known_lengths_are_those_of_the_open_one(op: str, layout: int) -> None:
     """A few steps are unrolled, more of them a loop; both count the same."""
@@ -64,6 +64,7 @@ def test_known_lengths_are_those_of_the_open_one(op: str, layout: int) -> None:
             np.testing.assert_allclose(one, want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_on_a_simulated_gpu() -> None:
     graph = jn.from_onnx(network("LSTM", "forward", False))
     x = np.random.default_rng(0).standard_normal((6, BATCH, FEATURES)).astype(np.float32)

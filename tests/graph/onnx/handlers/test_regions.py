@@ -89,6 +89,7 @@ ROWS = """
    }"""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("ends", [True, False])
 def test_rows_of_a_length_that_is_known_at_a_run(ends: bool) -> None:
     made = model("g (float[n] x, int64 trips) => (float[n] y, float[k,n] rows, int64[k] numbers) {"
@@ -124,6 +125,7 @@ def test_a_small_loop_is_unrolled() -> None:
     agree(made, {"x": floats(4)}, control=False)
 
 
+@pytest.mark.slow
 def test_a_state_that_grows_and_is_read_is_unrolled() -> None:
     made = model("""g (float[n] x) => (float[m] y) {
         trips = Constant <value = int64 {100}> ()
@@ -227,6 +229,7 @@ def test_a_condition_that_has_one_element_in_one_branch_and_no_axis_in_the_other
     assert len(counts) > 1
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("directions", ["0", "1"])
 def test_a_scan_of_opset_8_with_lengths_from_data(directions: str) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")

@@ -40,7 +40,7 @@ def feeds(*lengths: int) -> list[dict[str, Any]]:
     return [{"x": rng.normal(size=(2, n)).astype(np.float32), "first": np.ones(2, np.float32)} for n in lengths]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", BOUNDS)
 def test_one_loop_serves_all_sizes(name: str) -> None:
     trips, bounds, given, _ = BOUNDS[name]
@@ -86,7 +86,7 @@ def test_a_loop_without_iterations_requires_nothing() -> None:
     agrees(looped("t = Sub (n, two)", "a = Unsqueeze (i, zero) b = Add (a, three)", "a, b, one"), *feeds(2))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", [
     "a = Unsqueeze (i, zero) v = Neg (a) b = Add (v, three)",  # another size in each iteration
     "v = Unsqueeze (i, zero) a = Sub (v, one) b = Add (a, one)",  # from -1, which counts from the end

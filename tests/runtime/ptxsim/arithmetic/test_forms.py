@@ -133,7 +133,7 @@ def same(got: np.ndarray, want: np.ndarray, type_: str) -> np.ndarray:
     return (got == want) | (is_nan(got, type_) & is_nan(want, type_))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(128)
 @pytest.mark.parametrize("guarded", [False, True], ids=["all", "odd"])
 @pytest.mark.parametrize("name", sorted(set(FORMS) - CHAINED))
 @both_tiers

@@ -108,7 +108,7 @@ def test_branch_tables(run: Any) -> None:
         run(body.replace("rem.u32 %r1, %r0, 3", "rem.u32 %r1, %r0, 4"), [out])
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "release", ["atom.global.exch.b32 %r6, [%rd1], 0;", "st.release.gpu.global.u32 [%rd1], 0;"]
 )

@@ -71,7 +71,7 @@ def same(form: Form, opset: int | None, size: int | str) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5 * largest, err_msg=where)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @both_tiers
 @pytest.mark.parametrize("opset", [18, None, 23, 24])
 def test_forms_run_and_compute_the_same(opset: int | None, in_full: bool) -> None:
@@ -80,6 +80,7 @@ def test_forms_run_and_compute_the_same(opset: int | None, in_full: bool) -> Non
             same(form, opset, size)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("opset", [25, 28])
 def test_forms_that_lost_their_kernels_run(opset: int) -> None:
     """RoiAlign from opset 22 on, Swish from 25 on."""

@@ -63,7 +63,7 @@ def problems(graph: Any, opset: int) -> list[str]:
     return [] if "fix: opset=" in told else [told]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @both_tiers
 @pytest.mark.parametrize("opset", OPSETS)
 def test_functions_become_nodes_that_their_schemas_allow(opset: int, in_full: bool) -> None:

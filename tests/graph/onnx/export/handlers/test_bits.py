@@ -83,7 +83,7 @@ FUNCTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("case", FUNCTIONS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_functions_of_bits_have_a_form_in_old_opsets(case: str, dtype: str) -> None:
@@ -125,7 +125,7 @@ def test_bits_of_nan_that_are_seen_need_the_operator(case: str) -> None:
         jn.to_onnx(graph, opset=25)
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("opset", [18, 21, 25, 26])
 @pytest.mark.parametrize("row", ["cumprod", "cummax", "cummin"])
 def test_running_products_and_extremes(row: str, opset: int) -> None:

@@ -23,6 +23,7 @@ def record() -> Any:
 TOTALS = [name for name, case in CASES.items() if case.op == "GroupQueryAttention"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "is_fixed"), [*((name, True) for name in CASES), *((name, False) for name in TOTALS)])
 def test_what_onnxruntime_computes(name: str, is_fixed: bool, record: Any) -> None:
     case = CASES[name]
@@ -126,6 +127,7 @@ TYPES = {"q": (np.float32, ("b", "s", 64)), "k": (np.float32, ("b", "s", 32)), "
          "t": (np.int32, ())}  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("is_made_once", [False, True])
 def test_one_model_generates_all_tokens(is_made_once: bool) -> None:
     """How many positions there are is an input. Two layers read it: a cache grows, or is made once, as long as it ever gets."""
@@ -156,6 +158,7 @@ def test_one_model_generates_all_tokens(is_made_once: bool) -> None:
         caches = [*found[1:]]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("total", [0, 2, 7, -1])
 def test_totals_that_no_cache_holds_end_the_run(total: int) -> None:
     made = model([node("GroupQueryAttention", "q k v pk pv n t", "y keys values", domain="com.microsoft", num_heads=4,
@@ -168,6 +171,7 @@ def test_totals_that_no_cache_holds_end_the_run(total: int) -> None:
             run()
 
 
+@pytest.mark.slow
 def test_devices_without_a_host_get_a_model_for_each_total() -> None:
     made = model([node("GroupQueryAttention", "q k v pk pv n t", "y keys values", domain="com.microsoft", num_heads=4,
                        kv_num_heads=2)], TYPES, "y keys values", domains={"com.microsoft": 1})  # fmt: skip

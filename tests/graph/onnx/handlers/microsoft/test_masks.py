@@ -45,7 +45,7 @@ def declared(mask: Any, named: str) -> str:
 KINDS = ["ends", "ends and begins", "packed", "keys", "queries"]
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize(("kind", "named", "batch"), pairs(KINDS, ["numbers", "names", "none"], [1, 2, 3]))
 def test_attention_by_one_matrix(kind: str, named: str, batch: int) -> None:
     mask = mask_of(kind, batch)
@@ -55,7 +55,7 @@ def test_attention_by_one_matrix(kind: str, named: str, batch: int) -> None:
     serves(made, {"x": floats(batch, LENGTH, WIDTH), "m": mask}, tolerance=2e-4)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", ["ends", "ends and begins", "packed"])
 def test_attention_of_codes(kind: str) -> None:
     mask = mask_of(kind, 2)
@@ -67,7 +67,7 @@ def test_attention_of_codes(kind: str) -> None:
     serves(made, {"x": RNG.integers(0, 255, (2, LENGTH, 8), np.uint8), "m": mask}, tolerance=2e-4)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", ["ends", "ends and begins"])
 @pytest.mark.parametrize("unidirectional", [0, 1])
 def test_masks_reach_over_cached_keys(kind: str, unidirectional: int) -> None:
@@ -77,7 +77,7 @@ def test_masks_reach_over_cached_keys(kind: str, unidirectional: int) -> None:
     serves(made, {"x": floats(3, 2, 8), "m": mask_of(kind, 3), "c": floats(2, 3, 2, 3, 4)}, tolerance=2e-4)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("named", ["numbers", "names", "none"])
 @pytest.mark.parametrize("kind", ["ends", "packed", "keys", "queries"])
 def test_attention_with_several_heads(kind: str, named: str) -> None:
@@ -114,7 +114,7 @@ BACK = {
 """Masks with padding before the keys: ends and beginnings, or which keys count."""
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("filler", ["", ", mask_filter_value=-3.5"])
 @pytest.mark.parametrize("kind", list(BACK))
 def test_padding_before_the_keys_lets_no_query_see_later_keys(kind: str, filler: str) -> None:
@@ -128,7 +128,7 @@ def test_padding_before_the_keys_lets_no_query_see_later_keys(kind: str, filler:
     np.testing.assert_array_equal(compiled.run(later)["y"][:, :-1], compiled.run(feeds)["y"][:, :-1])
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("filler", ["", ", mask_filter_value=-3.5"])
 @pytest.mark.parametrize("kind", ["keys", "nothing", "queries"])
 @pytest.mark.parametrize("biased", [False, True])
@@ -150,7 +150,7 @@ def test_padding_before_the_keys_of_codes() -> None:
     serves(made, {"x": RNG.integers(0, 255, (2, LENGTH, 8), np.uint8), "m": BACK["keys"]}, tolerance=2e-3)
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize(("queries", "keys", "past"), [(3, 5, 0), (5, 3, 0), (1, 5, 0), (2, 2, 3), (3, 5, 2), (1, 1, 3)])
 def test_causal_heads_with_other_numbers_of_queries_and_keys(queries: int, keys: int, past: int, named: bool) -> None:

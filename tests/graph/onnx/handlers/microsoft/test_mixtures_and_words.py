@@ -25,7 +25,7 @@ def experts(inner: int = INNER) -> dict[str, Any]:
             "b2": floats(EXPERTS, WIDTH)}  # fmt: skip
 
 
-@pytest.mark.one_in(18)
+@pytest.mark.one_in(36)
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("normalised", [0, 1])
 @pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "identity"])
@@ -41,7 +41,7 @@ def test_the_best_experts_of_each_token(count: int, normalised: int, activation:
 NUMBERS = ["", ", activation_alpha=1.7, activation_beta=1.0", ", activation_alpha=1.7, swiglu_limit=0.5"]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("numbers", NUMBERS)
 def test_gated_experts(numbers: str) -> None:
     body = f'y = com.microsoft.MoE<k=2, activation_type="swiglu", swiglu_fusion=1{numbers}>(x, r, w1, b1, w2, b2)'
@@ -71,7 +71,7 @@ def test_experts_that_are_refused(option: str) -> None:
         jn.from_onnx(model("(float[n, 8] x, float[n, 4] r) => (float[n, 8] y)", body, **experts()))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("block", [0, 16])
 @pytest.mark.parametrize("has_zero", [False, True])
@@ -128,7 +128,7 @@ def test_inverses_of_other_dtypes() -> None:
         jn.from_onnx(model("(float[2, 3] x) => (float[2, 3] y)", "y = com.microsoft.Inverse(x)"))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", [0, 1])
 @pytest.mark.parametrize("block", [16, 64])
 def test_weights_of_tables(kind: int, block: int) -> None:
@@ -164,7 +164,7 @@ def test_repeated_ngrams(size: int) -> None:
     agrees(made, *runs)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("window", [1, 2, 3])
 def test_words_of_characters(window: int) -> None:
     arrays = {"w": floats(4, 1, window, 3), "b": floats(4), "c": floats(6, 3)}

@@ -73,7 +73,7 @@ def test_distinct_elements_in_the_order_in_which_they_come() -> None:
 POOLS = ["kernel_shape=[2, 2]", "kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1]"]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("attributes", [*POOLS, "kernel_shape=[2, 3], pads=[1, 1, 0, 1], count_include_pad=1"])
 @pytest.mark.parametrize("last", [0, 1])
 def test_means_of_codes(attributes: str, last: int) -> None:
@@ -103,7 +103,7 @@ def test_rows_of_packed_codes(bits: int, zeros: bool) -> None:
         jn.from_onnx(model("(int64[n] i) => (float y)", along, w=table, s=scales, **given))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("mask", [False, True])
 @pytest.mark.parametrize("unidirectional", [0, 1])
 def test_attention_of_codes(unidirectional: int, mask: bool) -> None:
@@ -115,6 +115,7 @@ def test_attention_of_codes(unidirectional: int, mask: bool) -> None:
     agrees(model(signature, body, **arrays, z=np.uint8(120), o=np.int8(3)), {"x": codes(2, 3, 8), **given}, tolerance=1e-4)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("zeros", [False, True])
 def test_products_with_weights_of_two_bits(zeros: bool) -> None:
     attributes = "K=40, N=6, bits=2, block_size=16"

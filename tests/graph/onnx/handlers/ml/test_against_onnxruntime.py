@@ -64,7 +64,7 @@ def rows(count: int = 9) -> Any:
     return np.random.default_rng(7).standard_normal((count, 3)).astype(F)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_classifiers_of_each_kernel(kernel: str) -> None:
     found = agree(one("SVMClassifier", "label scores", **machine(3, kernel)), rows())
@@ -107,7 +107,7 @@ def coupled(given: Any) -> Any:
     return p
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("classes", "seed"), [(2, 1), (2, 2), (3, 1), (3, 2), (5, 3), (12, 4)])
 def test_probabilities_are_those_of_libsvm_and_onnxruntime(classes: int, seed: int) -> None:
     settings = machine(classes, probable=True, seed=seed)
@@ -120,6 +120,7 @@ def test_probabilities_are_those_of_libsvm_and_onnxruntime(classes: int, seed: i
     np.testing.assert_allclose(scores, wanted, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_probabilities_of_rows_end_apart_and_at_extremes() -> None:
     settings = machine(3, probable=True, prob_a=[-60.0, 40.0, -50.0])  # sigmoids at the ends of their range
     made = one("SVMClassifier", "label scores", **settings)
@@ -132,6 +133,7 @@ def test_probabilities_of_rows_end_apart_and_at_extremes() -> None:
     assert np.isnan(evaluated(made, broken)[1]).any(1).tolist() == [False, True, False]
 
 
+@pytest.mark.slow
 def test_probabilities_are_computed_on_a_gpu_and_in_a_file_that_is_not_trusted(tmp_path: Any) -> None:
     made = one("SVMClassifier", "label scores", **machine(3, probable=True))
     wanted = evaluated(made, rows())[1]
@@ -152,6 +154,7 @@ def test_sums_of_many_vectors_keep_their_digits() -> None:
     np.testing.assert_allclose(found, kernel @ settings["coefficients"] + settings["rho"][0], atol=3e-6)
 
 
+@pytest.mark.slow
 def test_classifiers_with_names_and_without_support_vectors() -> None:
     names = machine(3)
     del names["classlabels_ints"]
@@ -163,7 +166,7 @@ def test_classifiers_with_names_and_without_support_vectors() -> None:
         agree(made, (rows() * 3).astype(dtype))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("one_class", [0, 1])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_regressors(kernel: str, one_class: int) -> None:

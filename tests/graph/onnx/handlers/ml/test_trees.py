@@ -127,6 +127,7 @@ def test_one_score_decides_between_two_classes(transform: str, negative: bool) -
     np.testing.assert_allclose(scores, np.concatenate([-raw, raw], 1), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("trees", [1, 10])
 def test_two_classes_compiled(trees: int) -> None:
     """Labels and probabilities of one score, as converters write two classes: scheduling them did not end."""

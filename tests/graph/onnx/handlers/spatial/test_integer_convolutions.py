@@ -159,7 +159,7 @@ def test_floats_between_codes_have_the_codes_of_the_evaluator(seed: int, in_full
     np.testing.assert_array_equal(_compiled(made, *arrays), jn.evaluate(jn.from_onnx(made), *arrays))
 
 
-@pytest.mark.one_in(18)
+@pytest.mark.one_in(36)
 @pytest.mark.parametrize("seed", range(104, 136))
 @both_tiers
 def test_floats_between_codes_are_those_of_onnxruntime(seed: int, in_full: bool) -> None:

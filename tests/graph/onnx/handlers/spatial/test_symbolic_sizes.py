@@ -28,7 +28,7 @@ def both_ways(made: Any, *arrays: Any, sizes: dict[str, int]) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("coordinates", COORDINATES)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_resize(mode: str, coordinates: str) -> None:
@@ -101,6 +101,7 @@ def test_a_loop_that_only_its_condition_ends() -> None:
         agrees(made, np.array(start, F))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masked", [False, True])
 def test_deform_conv(masked: bool) -> None:
     ort = pytest.importorskip("onnxruntime")
