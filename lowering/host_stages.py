@@ -10,6 +10,7 @@ from ..promotion.errors import InternalError
 from .choices.kernel_schedules import chosen_schedules
 from .choices.model_schedule import Algorithm, allowed_algorithms
 from .choices.options import Options
+from .graph_passes.products.symmetric_products import with_symmetric_products
 from .graph_passes.products.turned_operands import with_turned_operands
 from .graph_passes.weight_packing import store_in_panels
 from .launch_checks import launch_checks, magnitude
@@ -62,7 +63,8 @@ class HostBackend:
             return kernels[name].algorithm if name in kernels else None
 
         allowed = allowed_algorithms(options.numerics)
-        plan = with_turned_operands(scheduled.plan) if self.target.has_short_vectors else scheduled.plan
+        plan = with_symmetric_products(scheduled.plan)
+        plan = with_turned_operands(plan) if self.target.has_short_vectors else plan
         return LaidOut(scheduled.expanded, *store_in_panels(plan, algorithm, allowed, options.threads))
 
     def tile(self, laid_out: LaidOut, options: Options) -> Tiled:

@@ -44,9 +44,10 @@ def compile_graph(graph: Graph, backend: Backend[L], options: Options) -> Compil
 @gc_paused()
 def tile_graph(graph: Graph, backend: Backend[L], options: Options) -> Tiled:
     """Returns the block programs of a finished graph, after the passes that belong to its numerics."""
-    is_free = backend.sorted_bytes > 0 and options.numerics != "reproducible"
+    is_host = backend.sorted_bytes > 0
+    is_free = is_host and options.numerics != "reproducible"
     lines = WholeLines(backend.sorted_bytes, is_free, is_free, is_free and backend.has_short_rows, backend.tables)
-    tiled = backend.tile(backend.lay_out(scheduled(expanded(graph, lines), is_free), options), options)
+    tiled = backend.tile(backend.lay_out(scheduled(expanded(graph, lines), is_free, is_host), options), options)
     run_tiled_pipeline([program.func for program in tiled.programs], options.numerics)
     return tiled
 
@@ -62,14 +63,16 @@ def expanded(graph: Graph, lines: WholeLines) -> Expanded:
     return Expanded(graph, *split_complex128(keep_channels_last(expand(graph, lines))))
 
 
-def scheduled(expanded: Expanded, in_tiles: bool = False) -> Scheduled:
+def scheduled(expanded: Expanded, in_tiles: bool = False, stores_repeated: bool = False) -> Scheduled:
     """Fuses the graph into loop nests in execution order, and assigns memory to the values between them.
 
     in_tiles: whether the target computes convolutions in tiles of their results.
+    stores_repeated: whether it stores what a kernel would compute again and again.
     """
     if expanded.block is not None:
-        return Scheduled(expanded, schedule_block(expanded.block))
-    return Scheduled(expanded, schedule(expanded.graph, convolutions_apart(expanded.graph) if in_tiles else ()))
+        return Scheduled(expanded, schedule_block(expanded.block, stores_repeated))
+    apart = convolutions_apart(expanded.graph) if in_tiles else ()
+    return Scheduled(expanded, schedule(expanded.graph, apart, stores_repeated))
 
 
 def block_texts(graph: Graph, backend: Backend[L], options: Options, locations: bool) -> dict[str, str]:

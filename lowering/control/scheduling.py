@@ -25,14 +25,14 @@ Values = Mapping[int, Buffer]
 """Where symbols of a block lie in memory, by id."""
 
 
-def schedule_block(block: Block) -> Plan:
-    """Return the plan of a graph that was divided."""
-    return _Scheduler(block).run()
+def schedule_block(block: Block, stores_repeated: bool = False) -> Plan:
+    """Return the plan of a graph that was divided. stores_repeated: as for `schedule`."""
+    return _Scheduler(block, stores_repeated).run()
 
 
 class _Scheduler:
-    def __init__(self, block: Block) -> None:
-        self.block = block
+    def __init__(self, block: Block, stores_repeated: bool) -> None:
+        self.block, self.stores_repeated = block, stores_repeated
         self.numbers, _ = block.constants()
         self.nests: list[Nest] = []
         self.temporaries: list[Buffer] = []
@@ -77,7 +77,7 @@ class _Scheduler:
         return tuple(steps)
 
     def _straight(self, part: Straight, values: dict[int, Buffer], outputs: Sequence[Buffer | None]) -> list[Step]:
-        plan = schedule(part.graph)
+        plan = schedule(part.graph, stores_repeated=self.stores_repeated)
         found: dict[tuple[BufferKind, int], Buffer] = {}
         for own, symbol in zip(plan.inputs, part.inputs, strict=True):
             found[own.kind, own.index] = values[symbol.id]

@@ -8,7 +8,7 @@ take to be read. Codes are packed into bytes of which a block of a product decod
     field f of byte [p, o, r, c]  =  code of row (o · fields + f) · rows + r, column 64 p + c
 
 so that along K one field after the other is read, each with one zero point and scale per column, and all addresses are affine
-(`schedule/grouping.py` splits K for them). A field is not shifted down: with m = 2^(bits · f) it is m q, and m z and s / m are
+(`schedule/fusion/` splits K for them). A field is not shifted down: with m = 2^(bits · f) it is m q, and m z and s / m are
 its zero point and scale, so that (m q - m z) · (s / m) is (q - z) · s to the bit, as m is a power of two. So every weight is
 the number that the graph states; only the order of a sum is the product's, which the contract leaves open. Weights in floats of
 16 bits are rounded as the graph rounds them. Weights that are stored in 16 bits and read as float32 are in panels, too.

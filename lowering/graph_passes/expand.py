@@ -4,10 +4,11 @@ symbols.
 There are two passes. The first copies the graph, replacing every composite by its expansion (`OpDef.expand`),
 every long reduction to few values by two shorter ones, those over stacks by operations on the pieces, products
 with few results and long sums, running sums of long rows and sums at few positions by those of parts, products of
-one row with converted weights by sums, rows of palettes by their columns, products of int8 that were made int32
-first by products of int8, whose sums are int32 anyway, and arctangents of ratios by their shorter form. The second
-gives equal symbols one node (hash-consing by op, operands, attributes and dtype), so that expansions share what they
-have in common, and drops what no output needs. Inputs, weights, checks, output names and the user's lines are kept.
+one row with converted weights by sums, rows of palettes by their columns, concatenations of a value with itself by
+views, products of int8 that were made int32 first by products of int8, whose sums are int32 anyway, and arctangents
+of ratios by their shorter form. The second gives equal symbols one node (hash-consing by op, operands, attributes and
+dtype), so that expansions share what they have in common, and drops what no output needs. Inputs, weights, checks,
+output names and the user's lines are kept.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from .products.grouped_convolutions import is_narrow_in_groups, sum_over_planes
 from .products.narrow_products import is_narrow, sum_of_products
 from .ratios import is_arctangent_of_ratio
 from .sorted_lines import is_sorted_in_memory, is_sorted_whole, sorted_in_memory, sorted_whole
+from .tiles import is_tile, repeated
 from .transformed_lines import is_transform_of_lines, transformed_whole
 from .whole_lines import NO_LINES, WholeLines
 
@@ -69,7 +71,7 @@ def expand(graph: Graph, lines: WholeLines = NO_LINES) -> Graph:
 
 
 def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
-    if _is_composite(symbol) or counts_from_0_on(symbol) or _is_long_reduction(symbol):
+    if _is_composite(symbol) or counts_from_0_on(symbol) or _is_long_reduction(symbol) or is_tile(symbol):
         return True
     if _is_widened_product(symbol) or is_arctangent_of_ratio(symbol):
         return True
@@ -127,6 +129,8 @@ def _rewrite(
                 result = _made(sorted_in_memory(symbol, operands[0]))
             elif lines.transforms and is_transform_of_lines(symbol):
                 result = _made(transformed_whole(symbol, operands[0]))
+            elif is_tile(symbol):
+                result = _made(repeated(symbol, operands))
             elif counts_from_0_on(symbol):
                 result = _made(with_unsigned_positions(symbol, operands))
             elif lines.tables and is_of_palette(symbol, dict(lines.tables)):

@@ -76,8 +76,8 @@ class Function:
         """
         self.module, self.name = module, check_name(name)
         self.params = [V(f"%{n}", t if t[0] == "<" else t.split(" ")[0]) for t, n in params]
-        head = ", ".join(f"{t} %{n}" for t, n in params)
-        self._head = f"define {linkage + ' ' if linkage else ''}{result} @{name}({head})"
+        self._declared = [f"{t} %{n}" for t, n in params]
+        self._linkage, self._result = linkage, result
         self.attributes = attributes
         self.lines: list[str] = ["entry:"]
         self._all = self.lines
@@ -87,9 +87,16 @@ class Function:
         self._entry_allocas: list[str] = []
         self._counter = 0
         self.subprogram: Subprogram | None = None
+        self.halves_in_registers = False  # see `halves.py`
         self.location = ""  # debug location that is appended to the text of instructions
 
     # -- plumbing ---------------------------------------------------------
+
+    def becomes_part(self, name: str, type_: str, parameter: str) -> None:
+        """Makes this a function that another one of the module calls, with one more parameter."""
+        self.name = check_name(name)
+        self._linkage, self.attributes = "internal", f"{self.attributes} noinline"
+        self._declared.append(f"{type_} %{parameter}")
 
     def begins_at(self, name: str, line: SourceLine) -> None:
         """Gives the function a source line, which is also that of instructions printed before `location` is set."""
@@ -209,7 +216,8 @@ class Function:
 
     def text(self) -> str:
         self._print_phis()
-        head = f"{self._head} {self.attributes}{'' if self.subprogram is None else f' !dbg !{self.subprogram.number}'} {{"
+        head = f"define {self._linkage}{' ' * bool(self._linkage)}{self._result} @{self.name}({', '.join(self._declared)})"
+        head = f"{head} {self.attributes}{'' if self.subprogram is None else f' !dbg !{self.subprogram.number}'} {{"
         return "\n".join([head, self.lines[0], *self._entry_allocas, *filter(None, self.lines[1:]), "}", ""])
 
     @contextmanager

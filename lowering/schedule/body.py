@@ -16,9 +16,24 @@ from ...promotion.literals import Scalar
 from ..nest import Attributes, Extent
 from .costs import FEW_PICKED, PICKED_LIMIT, PICKED_SHARE
 from .extents import at_most, contiguous_strides, exact_quotient, is_one, is_zero, product
-from .grouping import Grouping
+from .fusion.grouping import Grouping
+from .fusion.repeated import is_repeated
 from .groups import Group
-from .indexing import ZERO, AxisMap, Index, add, constant_index, effort, linear, map_indices, scale, shift
+from .indexing import (
+    ZERO,
+    AxisMap,
+    Entry,
+    Index,
+    axes_of,
+    constant_index,
+    effort,
+    linear,
+    map_indices,
+    mask_of,
+    scale,
+    shift,
+    view_position,
+)
 from .views import (
     are_in_range,
     computed_of_joins,
@@ -69,34 +84,6 @@ class SplitAxisError(Exception):
         self.axis, self.inner, self.symbol = axis, inner, symbol
 
 
-class Entry:
-    """A body value before its axes are final: `axes` is a bit mask, `at` an affine expression of the group's
-    axes, `lines` the user's lines that the value comes from."""
-
-    __slots__ = ("at", "attrs", "axes", "dtype", "lines", "op", "operands")
-
-    def __init__(
-        self,
-        op: str,
-        dtype: DType,
-        axes: int,
-        operands: tuple[int, ...],
-        attrs: Attributes,
-        at: Index | None,
-        lines: tuple[Location, ...],
-    ) -> None:
-        self.op, self.dtype, self.axes, self.operands = op, dtype, axes, operands
-        self.attrs, self.at, self.lines = attrs, at, lines
-
-
-def _view_position(index: tuple[Index, ...], terms: Sequence[tuple[int, int]], start: Extent) -> Index:
-    (axis, step), *others = terms
-    position = shift(scale(index[axis], step), start)
-    for axis, step in others:
-        position = add(position, scale(index[axis], step))
-    return position
-
-
 class BodyBuilder:
     """Builds the body of one group's nest. Loads name the storage root they read; its buffer is looked up
     when the nest is finished."""
@@ -110,6 +97,8 @@ class BodyBuilder:
         self._memo: dict[Hashable, int] = {}
         self._variants: dict[int, int] = {}
         self._lines: tuple[Location, ...] = ()  # of the symbol that is being computed
+        self._is_part_of_repeated = False
+        self._parts_of_repeated: dict[Hashable, int] = {}  # the axes along which they vary
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -194,13 +183,6 @@ class BodyBuilder:
         attrs = {"dtype": entry.dtype, "rounding": "nearest", "saturate": True}
         return self.emit("cast", entry.dtype, (value,), attrs, axes=axes, key="same")
 
-    def mask_of(self, axis_map: AxisMap) -> int:
-        mask = 0
-        for axes in axis_map:
-            for axis in axes:
-                mask |= 1 << axis
-        return mask
-
     # -- symbols ------------------------------------------------------------------------------------------------------
 
     def evaluate(self, symbol: Symbol, index: tuple[Index, ...], guard: int = NO_GUARD) -> int:
@@ -211,6 +193,15 @@ class BodyBuilder:
         found = self._memo.get(key)
         if found is None:
             found = self._memo[key] = self._evaluate(symbol, index, guard)
+        elif key in self._parts_of_repeated and not self._is_part_of_repeated:
+            self._find_repeated(symbol, self._parts_of_repeated.pop(key))
+        return found
+
+    def _find_repeated(self, symbol: Symbol, depends: int) -> bool:
+        """Notes whether a symbol that varies along the axes in the mask `depends` is computed again and again."""
+        found = is_repeated(symbol, depends, self.group, self.grouping.cost[symbol.id])
+        if found:
+            self.grouping.found_repeated.add(symbol.id)
         return found
 
     def _evaluate(self, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
@@ -234,9 +225,15 @@ class BodyBuilder:
                 raise NeedsBufferError(symbol)
         elif variants > MAX_VARIANTS or (variants - 1) * self.grouping.cost[symbol.id] * effort(index) > MAX_REPEATED:
             raise NeedsBufferError(symbol)
-        outer, self._lines = self._lines, (symbol.location,)
+        outer, self._lines, is_part = self._lines, (symbol.location,), self._is_part_of_repeated
+        if kind == "map":
+            depends = axes_of(index, self.entries)
+            if is_part:
+                self._parts_of_repeated[symbol.id, index, guard] = depends
+            else:
+                self._is_part_of_repeated = self._find_repeated(symbol, depends)
         found = self._computed(symbol, index, guard)
-        self._lines = outer
+        self._lines, self._is_part_of_repeated = outer, is_part
         lines = self.entries[found].lines
         if symbol.location not in lines:  # an equal value that another line asked for before
             self.entries[found].lines = (*lines, symbol.location)
@@ -314,7 +311,7 @@ class BodyBuilder:
     def _view_index(self, symbol: Symbol, operand: Symbol, index: tuple[Index, ...]) -> tuple[Index, ...]:
         if symbol.op.index is not None:
             found = symbol.op.index(operand.shape, symbol.shape, symbol.attrs)
-            return tuple([_view_position(index, terms, start) for terms, start in found])
+            return tuple([view_position(index, terms, start) for terms, start in found])
         if symbol.op.name == "reshape":
             return self._reshape_index(symbol, operand, index)
         raise InternalError(f"schedule: unknown view {symbol.op.name}")
@@ -552,7 +549,7 @@ class BodyBuilder:
             if name == "sum" and symbol.dtype.is_float:  # of one element; a sum starts from 0, so that -0 gives 0
                 return self.emit("add", symbol.dtype, (value, self.constant(0, symbol.dtype)))
             return self.constant(0, symbol.dtype) if name in ("argmax", "argmin") else value
-        mask = self.mask_of((over,))
+        mask = mask_of((over,))
         value = self.spread(value, mask)
         result = self.emit("reduce", symbol.dtype, (value,), {"kind": name, "over": over}, key=(name, over))
         self.entries[result].axes &= ~mask
@@ -564,22 +561,22 @@ class BodyBuilder:
         details: dict[str, object]
         if symbol.op.name == "sort_keys":
             (half,), (axis,) = axis_map[-2] or (-1,), axis_map[-1] or (-1,)
-            operands[0] = self.spread(operands[0], self.mask_of((axis_map[-1],)))
+            operands[0] = self.spread(operands[0], mask_of((axis_map[-1],)))
             details = {"axis": axis, "half": half}
-            return self.emit("sort", symbol.dtype, tuple(operands), details, axes=self.mask_of(axis_map), key=(axis, half))
+            return self.emit("sort", symbol.dtype, tuple(operands), details, axes=mask_of(axis_map), key=(axis, half))
         number = symbol.attrs["axis"]
         if symbol.op.name == "sort_lines":
             (axis,) = axis_map[number] or (-1,)
-            operands[0] = self.spread(operands[0], self.mask_of((axis_map[number],)))
+            operands[0] = self.spread(operands[0], mask_of((axis_map[number],)))
             details = {"axis": axis}
-            return self.emit("sort_lines", symbol.dtype, tuple(operands), details, axes=self.mask_of(axis_map), key=(axis,))
+            return self.emit("sort_lines", symbol.dtype, tuple(operands), details, axes=mask_of(axis_map), key=(axis,))
         (target,), (over,) = axis_map[number] or (-1,), reads[1][number] or (-1,)
-        steps = self.mask_of((reads[1][number],))
+        steps = mask_of((reads[1][number],))
         position = self._wrapped(operands[1], symbol.inputs[1].dtype, symbol.shape[number])
         operands = [operands[0], self.spread(position, steps), self.spread(operands[2], steps)]
         details = {"kind": symbol.attrs["reduction"], "target": target, "over": over}
         key = tuple(details.items())
-        result = self.emit("scatter", symbol.dtype, tuple(operands), details, axes=self.mask_of(axis_map), key=key)
+        result = self.emit("scatter", symbol.dtype, tuple(operands), details, axes=mask_of(axis_map), key=key)
         self.entries[result].axes &= ~steps
         return result
 
@@ -587,12 +584,12 @@ class BodyBuilder:
         m, n, k = self.group.roles[symbol.id]
         lhs, rhs = [self.evaluate(x, map_indices(read, self.extents)) for x, read in zip(symbol.inputs, reads, strict=True)]
         depth = self.group.depth[symbol.id]
-        over = self.mask_of((depth,))
+        over = mask_of((depth,))
         lhs = self.spread(lhs, 1 << m | over)
         rhs = self.spread(rhs, over | 1 << n)
         accumulate = symbol.attrs["accumulate"]
         details = {"over": k, "outer": depth[:-1], "precision": symbol.attrs["precision"]}
-        axes, key = self.mask_of(axis_map), tuple(details.items())
+        axes, key = mask_of(axis_map), tuple(details.items())
         result = self.emit("contract", accumulate, (lhs, rhs), details, axes=axes, key=key)
         self.entries[result].axes &= ~over
         if accumulate is symbol.dtype:

@@ -16,10 +16,9 @@ from ...graph.symbol import Symbol
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import uint8
 from ..nest import Affine, Axis, Buffer, Extent, Nest, Store, Value
-from .body import Entry
 from .extents import is_one
 from .groups import Group
-from .indexing import Index
+from .indexing import Entry, Index
 from .templates import IN_ORDER, template_of
 
 

@@ -305,3 +305,31 @@ def reduces_group(group: Group, operand: Symbol, operand_map: AxisMap, over: tup
         elif not reduced.isdisjoint(axes):
             return False
     return covered == reduced
+
+def viewed_map(symbol: Symbol, group: Group, axis_map: AxisMap) -> AxisMap | None:
+    """Returns the axis map of a view of a member that has `axis_map`; None where it is none, or reads other elements."""
+    name = symbol.op.name
+    if name == "permute":
+        return permuted_map(axis_map, symbol.attrs["axes"])
+    if name == "reshape":
+        return reshaped_map(group, axis_map, symbol.inputs[0].shape, symbol.shape)
+    if name == "broadcast_to":
+        return align(axis_map, len(symbol.shape))
+    return None
+
+
+def unless_one(group: Group, axis: int) -> tuple[int, ...]:
+    """Returns the map of a dimension that has this axis: no axis where its extent is one."""
+    return () if is_one(group.axes[axis]) else (axis,)
+
+
+def operand_batch(batch: AxisMap, operand: Symbol, rank: int) -> AxisMap:
+    """Returns the axis maps of the batch dimensions of a matmul operand, which broadcast against the
+    result's."""
+    own = operand.shape[:-2]
+    return tuple(
+        [
+            () if is_one(extent) else axes
+            for extent, axes in zip(own, batch[rank - 2 - len(own) :], strict=True)
+        ]
+    )

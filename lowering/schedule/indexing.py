@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from ..nest import Extent
+from ...graph.location import Location
+from ...promotion.dtype import DType
+from ..nest import Attributes, Extent
 from .extents import contiguous_strides
 
 Terms: TypeAlias = tuple[tuple[int, Extent], ...]
@@ -122,3 +124,52 @@ def map_indices(axis_map: AxisMap, extents: Sequence[Extent]) -> tuple[Index, ..
             strides = contiguous_strides(tuple([extents[axis] for axis in axes]))
             result.append((0, tuple(sorted(zip(axes, strides, strict=True), key=_term_key)), ()))
     return tuple(result)
+
+
+def view_position(index: tuple[Index, ...], terms: Sequence[tuple[int, int]], start: Extent) -> Index:
+    """Returns the index in an operand along one of its axes, by the terms of a view."""
+    (axis, step), *others = terms
+    position = shift(scale(index[axis], step), start)
+    for axis, step in others:
+        position = add(position, scale(index[axis], step))
+    return position
+
+
+class Entry:
+    """A body value before its axes are final: `axes` is a bit mask, `at` an affine expression of the group's
+    axes, `lines` the user's lines that the value comes from."""
+
+    __slots__ = ("at", "attrs", "axes", "dtype", "lines", "op", "operands")
+
+    def __init__(
+        self,
+        op: str,
+        dtype: DType,
+        axes: int,
+        operands: tuple[int, ...],
+        attrs: Attributes,
+        at: Index | None,
+        lines: tuple[Location, ...],
+    ) -> None:
+        self.op, self.dtype, self.axes, self.operands = op, dtype, axes, operands
+        self.attrs, self.at, self.lines = attrs, at, lines
+
+
+def axes_of(index: tuple[Index, ...], entries: Sequence[Entry]) -> int:
+    """Returns the mask of the axes that an index varies along."""
+    mask = 0
+    for _, terms, dynamic in index:
+        for axis, _ in terms:
+            mask |= 1 << axis
+        for value, _ in dynamic:
+            mask |= entries[value].axes
+    return mask
+
+
+def mask_of(axis_map: AxisMap) -> int:
+    """Returns the mask of all axes of an axis map."""
+    mask = 0
+    for axes in axis_map:
+        for axis in axes:
+            mask |= 1 << axis
+    return mask

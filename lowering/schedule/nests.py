@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...graph.symbol import Symbol
-from ...promotion.errors import InternalError
 from ..nest import Buffer, Extent, Nest
 from .body import BodyBuilder, NeedsBufferError, SplitAxisError
 from .canonical import PendingStore, finish
 from .extents import at_most, contiguous_strides
-from .grouping import Grouping
+from .fusion.grouping import Grouping
 from .groups import Group, own_axes
-from .indexing import linear, map_indices, shift
+from .indexing import linear, map_indices, mask_of, shift
 from .templates import NoTemplateError, grid_axes
 
-MAX_SPLITS = 32
+MAX_SPLITS = 16
+"""Most axes of a group that are split; what would need more is stored."""
 
 
 class MisfitError(Exception):
@@ -44,12 +44,15 @@ def build_nest(grouping: Grouping, group: Group, buffer_of: Callable[[Symbol], B
 
     Raises `NeedsBufferError`, `MisfitError` or `EmptyGridError` when the groups have to be formed anew.
     """
-    for _ in range(MAX_SPLITS):
+    splits = 0
+    while True:
         builder = BodyBuilder(grouping, group)
         try:
             stores = _stores(builder, grouping, group)
         except SplitAxisError as split:
-            if group.split(split.axis, split.inner) is None and not group.split_role(split.axis, split.inner):
+            splits += 1
+            is_split = group.split(split.axis, split.inner) is not None or group.split_role(split.axis, split.inner)
+            if not is_split or splits > MAX_SPLITS:
                 raise NeedsBufferError(split.symbol) from split
             continue
         symbols = tuple(sorted(builder.evaluated))
@@ -63,7 +66,6 @@ def build_nest(grouping: Grouping, group: Group, buffer_of: Callable[[Symbol], B
         if lacks_programs(nest):
             raise EmptyGridError(_smaller_reductions(group))
         return nest
-    raise InternalError(f"schedule: the axes of a {group.kind} group were split more than {MAX_SPLITS} times")
 
 
 def lacks_programs(nest: Nest) -> bool:
@@ -106,7 +108,7 @@ def _stores(builder: BodyBuilder, grouping: Grouping, group: Group) -> list[Pend
     def add(symbol: Symbol, whole: Symbol, axis: int, offset: Extent) -> None:
         axis_map = group.members[symbol.id]
         indices = list(map_indices(axis_map, group.axes))
-        axes = builder.mask_of(axis_map) | fixed
+        axes = mask_of(axis_map) | fixed
         value = builder.spread(builder.evaluate(symbol, tuple(indices)), axes)
         if whole is not symbol:
             indices[axis] = shift(indices[axis], offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
@@ -15,15 +16,17 @@ from ...promotion.errors import InternalError
 from ..control.steps import Step, steps_text
 from ..nest import Buffer, BufferKind, Nest
 from .body import NeedsBufferError
-from .grouping import Grouping
+from .fusion.grouping import Grouping
+from .fusion.storage import assign_storage
 from .groups import Group
 from .memory import Lifetime, MemoryPlan, plan_memory
 from .nests import EmptyGridError, MisfitError, build_nest, copy_nest
-from .storage import assign_storage
 from .traffic import bytes_read, bytes_written, flops, fused_names
 from .views import storage_root
 
 MAX_ATTEMPTS = 200
+MAX_REPEATED_ATTEMPTS = 2
+"""Attempts that only store what the last one would compute again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +115,11 @@ class _Buffers:
         return found
 
 
-def schedule(graph: Graph, apart: Collection[int] = ()) -> Plan:
+def schedule(graph: Graph, apart: Collection[int] = (), stores_repeated: bool = False) -> Plan:
     """Plans a graph of primitive ops (`expand` makes one from any graph).
 
     apart: ids of symbols that are stored by kernels of their own.
+    stores_repeated: whether what a kernel would compute again and again is stored, as arithmetic is what takes time.
 
     Groups are formed greedily; when the nest of a group turns out not to be expressible (an index that is not
     affine, a body no tile template runs, a store that misses a grid axis that may be empty), the symbols
@@ -124,10 +128,12 @@ def schedule(graph: Graph, apart: Collection[int] = ()) -> Plan:
     """
     symbols = graph.symbols
     outputs = [symbol.id for symbol in graph.outputs]
-    forced = set(apart)
+    forced = {*apart, *(_shared_borders(symbols) if stores_repeated else ())}
     refused: set[int] = set()
-    for _ in range(MAX_ATTEMPTS):
-        grouping = Grouping(symbols, outputs, forced, refused)
+    repeated: set[int] = set()
+    left = MAX_REPEATED_ATTEMPTS if stores_repeated else 0
+    for _ in range(MAX_ATTEMPTS + left):
+        grouping = Grouping(symbols, outputs, forced, refused, repeated)
         grouping.run()
         broken = [
             group for group in grouping.groups.values() if group.kind == "attention" and len(group.roles) == 1
@@ -138,6 +144,10 @@ def schedule(graph: Graph, apart: Collection[int] = ()) -> Plan:
         bound = assign_storage(grouping)
         try:
             plan = _assemble(graph, grouping, bound)
+            if left and not grouping.found_repeated <= repeated:
+                repeated |= grouping.found_repeated
+                left -= 1
+                continue
             while (unread := _unread(plan)) and _forget_stores(grouping, unread):
                 plan = _assemble(graph, grouping, bound)
             return plan
@@ -155,6 +165,14 @@ def schedule(graph: Graph, apart: Collection[int] = ()) -> Plan:
         except MisfitError as misfit:
             _break_up(grouping, misfit, forced, refused)
     raise InternalError(f"schedule: no plan for graph {graph.name!r} after {MAX_ATTEMPTS} attempts")
+
+
+def _shared_borders(symbols: Sequence[Symbol]) -> set[int]:
+    """Returns the symbols padded with elements of their own that several others read, as the taps of a filter do: each of these
+    would pick every element by its position."""
+    padded = {symbol.id for symbol in symbols if symbol.op.name == "pad" and symbol.attrs.get("mode", "constant") != "constant"}
+    readers = Counter(operand.id for symbol in symbols for operand in symbol.inputs if operand.id in padded)
+    return {key for key, count in readers.items() if count > 1}
 
 
 def _break_up(grouping: Grouping, misfit: MisfitError, forced: set[int], refused: set[int]) -> None:

@@ -98,6 +98,7 @@ def model() -> jn.Graph:
     return graph
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("n", [1, 3, 17])
 @pytest.mark.parametrize("numerics", ["strict", "reproducible"])
 def test_a_back_end_of_ones_own_computes_what_numpy_does(n: int, numerics: str) -> None:

@@ -38,6 +38,7 @@ def run(home: Path) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="other machines link by LLVM")
 def test_what_is_compiled_already_runs_without_llvm(tmp_path: Path) -> None:
     assert run(tmp_path) == "True"

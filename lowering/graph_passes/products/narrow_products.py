@@ -13,13 +13,17 @@ from ....graph.protocols import SymbolLike
 from ....graph.symbol import Symbol
 from ....graph.types import Shape
 from ....promotion.dtype import float32, float64
-from ...schedule.interleaving import MIN_ROWS
+from ...schedule.fusion.interleaving import MIN_ROWS
+from ...schedule.fusion.repeated import LANES
 
 MAX_SIDE = 4
 """The most rows and columns of a matrix that many rows are multiplied with, if each lane has a row."""
 MAX_STEPS, MAX_REACH, REGISTER = 8, 3, 64
 """The most steps of a sum of which each lane has an element; the most for each column, as lanes read from as many registers of
 memory; and the bytes of a register, which rows have less of, and small matrices not more."""
+FEW_STEPS, MIN_RESULTS, MAX_FACTORS = 6, 1024, 1 << 14
+"""The most steps of a product of any shape that is a sum of products where rows of few elements are computed one by one, the
+fewest results of a single one, and the most elements of a right operand, which each row reads."""
 
 
 def is_narrow(symbol: Symbol, short_rows: bool) -> bool:
@@ -34,7 +38,7 @@ def is_narrow(symbol: Symbol, short_rows: bool) -> bool:
     left, right = (operand.shape for operand in symbol.inputs)
     if short_rows and (_is_of_short_rows(symbol.dtype.itemsize, left, right) or _is_of_small_matrices(symbol, left, right)):
         return True
-    return _is_of_few_columns(left, right)
+    return _is_of_few_columns(left, right) or (not short_rows and _is_of_few_steps(symbol, left, right))
 
 
 def _is_of_few_columns(left: Shape, right: Shape) -> bool:
@@ -73,9 +77,32 @@ def _is_of_small_matrices(symbol: Symbol, left: Shape, right: Shape) -> bool:
     return few and 1 <= steps <= MAX_REACH * min(sides)
 
 
+def _is_of_few_steps(symbol: Symbol, left: Shape, right: Shape) -> bool:
+    """Returns whether a product of matrices, or of many pairs of them, has so few steps that each result is a sum by itself."""
+    if len(left) != len(right) or len(left) < 2 or left[:-2] != right[:-2]:
+        return False
+    rows, (steps, columns) = left[-2], right[-2:]
+    if not isinstance(steps, int) or not isinstance(columns, int):
+        return False
+    if not 1 <= steps <= FEW_STEPS or steps * columns > MAX_FACTORS:
+        return False
+    if (len(left) > 2 or columns < LANES) and any(map(_is_computed, symbol.inputs)):
+        return False  # each result would compute its factors anew
+    if len(left) > 2:
+        return any(map(_are_many, left[:-2]))
+    return columns > 1 and (not isinstance(rows, int) or rows * columns >= MIN_RESULTS)
+
+
+def _is_computed(operand: Symbol) -> bool:
+    """Returns whether an operand is computed element by element, or is a view of what is."""
+    while operand.op.kind == "view":
+        operand = operand.inputs[0]
+    return operand.op.kind == "map"
+
+
 def sum_of_products(x: SymbolLike, y: SymbolLike, short_rows: bool) -> SymbolLike:
     """Returns a narrow product as sums along its steps, begun with 0."""
-    if not short_rows:
+    if not short_rows and _is_of_few_columns(x.shape, y.shape):
         return _side_by_side(x, y)
     steps = y.shape[-2]  # those of x may be known to be as many at launch only
     assert isinstance(steps, int)

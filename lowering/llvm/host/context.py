@@ -24,7 +24,7 @@ from .matmul.dot import Dots
 from .memory.address_uses import AddressUses
 from .memory.bounds import Bounds
 from .memory.ordering import Ordering
-from .nodes import Load, Node, Pointers, Stored
+from .nodes import Load, Node, Pointers
 from .values import Values
 
 Handler = Callable[["KernelContext", Any], None]
@@ -52,7 +52,7 @@ class KernelContext(Values):
     ordering: keeps loads and stores of arrays that may alias in order; None where none do.
     address_uses: tells which values move pointers.
     deferred: emits a value that only a store reads together with that store, given its addresses, its mask, and whether it goes
-    past the caches; taken: what holds the result of a reduction as soon as such a value has been emitted.
+    past the caches; taken: what has the result of a reduction as soon as such a value has been emitted.
     pending: a store of lower halves that is emitted with the next one.
     program: the number of the program; grid: the extents of the grid, where the function asks for them; position: where the
     program stands in it.
@@ -76,7 +76,7 @@ class KernelContext(Values):
         self.grid: list[V] = []
         self.position: list[V] = []
         self.deferred: dict[SSAValue, Callable[[Pointers, Node | None, bool], None]] = {}
-        self.taken: dict[Operation, Stored] = {}
+        self.taken: dict[Operation, Node | None] = {}
         self.pending: PendingStore | None = None
         self._handlers = handlers
         self._otherwise = otherwise

@@ -94,7 +94,7 @@ def _lowered(
         k.status.start_leaving()
         k.ev.memory.end()
         f.ret()
-        k.ev.memory.finish()
+    k.ev.memory.finish()
     module.add(f)
     return () if k.status is None else tuple(k.status.sites)
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...nest import Affine, Extent, Nest
+from ...schedule.costs import name_cost
 from ...schedule.templates import IN_ORDER
 from ...target import MAX_TOGETHER, MIN_SIDE
 from ..blocks import power_of_two
 from ..schedule import is_whole
-from ..structure import accesses, contiguous_axis, unit_axis
+from ..structure import accesses, contiguous_axis, reach, reduced_axes, unit_axis, values_of
 
 
 def capped(extent: Extent, cap: int) -> int:
@@ -154,3 +155,27 @@ def _segment(nest: Nest, target: int, lines: Sequence[int], blocks: dict[int, in
     if type(found) is not int:
         return capped(extent, UNKNOWN_SEGMENT)
     return capped(extent, max(SHORTEST_SEGMENT, min(power_of_two(-(-found // programs)), LONGEST_SEGMENT)))
+
+
+LONGEST_WHOLE_ROW, MAX_KEPT, MIN_WORK = 16384, 512 << 10, 4
+"""Most elements of a row in one block; the bytes of what is kept of a longer one, whose values are used again
+after a reduction, where chunks would compute them again; and the work of an element from which on it is kept."""
+LONGEST_SEARCHED = 1 << 20
+"""Most elements of a row in one block of which only extremes and their positions are wanted: nothing is kept of it."""
+_SOURCES = frozenset({"load", "const", "dim", "index", "reduce"})
+
+
+def longest_whole_row(nest: Nest) -> int:
+    """Returns the most elements of a row in one block of the host."""
+    reduced, reductions = set(reduced_axes(nest)), values_of(nest, "reduce")
+    operands = {each for number in reductions for each in nest.body[number].operands}
+    if reductions and all(nest.body[number].attrs["kind"] in ("argmax", "argmin") for number in reductions):
+        written = any(reduced & set(nest.body[store.value].axes) for store in nest.stores)
+        if not written and all(nest.body[each].op == "load" for each in operands):
+            return LONGEST_SEARCHED
+    again = operands.union([store.value for store in nest.stores if reduced & set(nest.body[store.value].axes)])
+    if not any(reach(nest, [number]) & set(reductions) for number in again):
+        return LONGEST_WHOLE_ROW
+    long = [value for value in nest.body if value.op not in _SOURCES and reduced & set(value.axes)]
+    kept = max(1, sum(nest.body[each].op not in _SOURCES for each in operands), sum(name_cost(v.op) >= MIN_WORK for v in long))
+    return max(LONGEST_WHOLE_ROW, MAX_KEPT // (max([value.dtype.itemsize for value in nest.body]) * kept))

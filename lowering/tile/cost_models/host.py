@@ -18,7 +18,7 @@ from ...nest import Extent, Nest
 from ...schedule.traffic import bytes_read, bytes_written
 from ...target import CACHE_LINE, LONG_TRANSFORM, MAX_SORTED_BYTES, HostTarget
 from ..blocks import power_of_two
-from ..schedule import Schedule
+from ..schedule import Schedule, is_whole
 from ..structure import (
     Product,
     attention_products,
@@ -32,9 +32,11 @@ from ..structure import (
     values_of,
 )
 from .axes import (
+    LONGEST_SEARCHED,
     TransposedCopy,
     capped,
     inner_axis,
+    longest_whole_row,
     next_axis,
     ordered_blocks,
     padded_transposition,
@@ -52,13 +54,14 @@ MANY_FACTORS, MIN_KEPT_COLUMNS = 16, 64
 """Bytes of factors for each column from which on it counts that they stay in a cache; the least columns of a block then."""
 SMALL_BLOCK = 64
 """Elements of all positions along two axes, as of a small matrix, up to which a program takes positions of a third one, too."""
-LONGEST_WHOLE_ROW = 16384
 TRANSPOSE_TILE = 64
 TRANSPOSED_COPY = 1 << 16
 """Elements of a block of a transposed copy: 64 of its rows, which are a cache line or more, and as much of its columns as fits.
 The longer the pieces of the source's rows, the sooner the processor fetches ahead."""
 UNALIGNED_COLUMN = 512
 """Bytes of a column of a block where columns start within cache lines: both ends are stored apart from the rest."""
+TAKEN_APART = 24
+"""Columns that a copy takes apart as they come: channels of images, coordinates of points."""
 SCORE_BLOCK = 128
 PRODUCT_COLUMNS, PRODUCT_DEPTH = 64, 512
 SHORT_VECTOR, LONG_DEPTH = 32, 1024
@@ -80,8 +83,7 @@ LARGE_PRODUCT_ROWS, SMALL_PRODUCT_ROWS, MIN_PRODUCT_ROWS = (256, 128), 64, 32
 TILES, MIN_TILES, MIN_TILES_DEPTH = 32, 8, 64
 """Tiles of a convolution in tiles, and the fewest channels: their sums and a panel of filters share the second-level cache."""
 MAX_SUMS = 1 << 18
-"""The bytes of these sums. With more, convolutions take up to 6 % less time; but they are on the stack, of which some threads
-have little: 512 KiB are enough for tiles of 2 × 2, 1 MiB for those of 4 × 4."""
+"""The bytes of these sums. With more, convolutions take up to 6 % less time, and each thread as much more memory."""
 SHALLOW = 64
 """Steps of k of one product up to which a low block of rows pays where the second operand is computed."""
 SHORT, SHORT_BYTES, FEW_STEPS = 256, 64, 8
@@ -149,8 +151,8 @@ def _default(nest: Nest, limits: HostLimits, panel: int | None) -> Schedule:
     traffic = bytes_read(nest) + bytes_written(nest)
     if type(traffic) is int and template == "map":
         traffic *= _share(nest)
-    apart = template == "map" and transposed_copy(nest) is not None
-    least = _least_streaming(limits) if apart else limits.l3_bytes
+    copied = transposed_copy(nest) if template == "map" else None
+    least = limits.l3_bytes if copied is None else _least_streaming(nest, copied, limits)
     streaming = template in ("map", "row", "scan") and type(traffic) is int and traffic > least
     group = _row_group(nest, dict(blocks), limits) if template == "contract" else 0
     lanes = False
@@ -182,10 +184,12 @@ def _share(nest: Nest) -> int:
     return max(1, whole // max(1, own))
 
 
-def _least_streaming(limits: HostLimits) -> int:
+def _least_streaming(nest: Nest, copied: TransposedCopy, limits: HostLimits) -> int:
     """Returns the traffic from which on transposed copies bypass the caches: if every line of the result is read before it is
-    written, they take more than twice as long."""
-    return limits.l3_bytes // 8
+    written, they take more than twice as long. Short vectors that take few columns apart write a part of a line of each in
+    turn, which takes two to five times as long past the caches where these hold the result."""
+    is_short = limits.vector_bytes <= SHORT_VECTOR and is_whole(nest.axes[copied.partner].extent, TAKEN_APART)
+    return limits.l3_bytes * 3 // 4 if is_short and copied.together == 1 else limits.l3_bytes // 8
 
 
 def _transposed_copy_blocks(nest: Nest, copied: TransposedCopy, limits: HostLimits) -> tuple[tuple[int, int], ...]:
@@ -197,7 +201,7 @@ def _transposed_copy_blocks(nest: Nest, copied: TransposedCopy, limits: HostLimi
     size: Extent = 1
     for axis in range(len(nest.axes)):
         size = size if axis in copied.beside else size * nest.axes[axis].extent
-    in_cache = type(size) is int and 2 * size * itemsize <= _least_streaming(limits)
+    in_cache = type(size) is int and 2 * size * itemsize <= limits.l3_bytes // 8
     aligned = in_cache or (type(between) is int and between * nest.body[0].dtype.itemsize % CACHE_LINE == 0)
     beside = [(axis, capped(nest.axes[axis].extent, LANES)) for axis in copied.beside[::-1]]
     most = TRANSPOSED_COPY // prod([size for _, size in beside])
@@ -282,7 +286,8 @@ def _row_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     whole = prod(sizes.values()) if len(sizes) == len(reduced) else None
     if inner in kept:
         return column_blocks(nest, inner, reduced, sizes, whole, limits.threads)
-    if whole is not None and whole <= LONGEST_WHOLE_ROW:
+    longest = longest_whole_row(nest)
+    if whole is not None and whole <= longest:
         rows = _row_axis(nest, kept, inner)
         order = [axis for axis in reduced if axis != inner] + [inner]
         count = 1 if rows is None else _rows_per_program(nest, nest.axes[rows].extent, whole, limits)
@@ -294,7 +299,7 @@ def _row_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
         count = 1 if rows is None else _rows_per_program(nest, nest.axes[rows].extent, CHUNK, limits)
         if rows is not None and count > 1:
             return ((rows, count), (inner, capped(extent, CHUNK)))
-    return ((inner, capped(extent, CHUNK)),)
+    return ((inner, capped(extent, longest if longest == LONGEST_SEARCHED and type(extent) is int else CHUNK)),)
 
 
 def _line_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
@@ -341,6 +346,7 @@ def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple
     if first.m is not None:
         columns = panel or PRODUCT_COLUMNS
         most = _tiles(nest, first, limits) if tiled else _product_rows(nest, first, limits, columns, panel is not None)
+        most = min(most, SMALL_PRODUCT_ROWS) if nest.body[first.number].attrs.get("symmetric") else most
         blocks[first.m] = capped(rows_extent(nest, first), most)
     streamed = None if panel or len(products(nest)) > 1 else _streamed_block(nest, first, limits)
     is_short = limits.vector_bytes <= SHORT_VECTOR

@@ -12,7 +12,7 @@ from ..blocks import Coordinate, Dimension, Merged
 from ..emit import Frame, Kernel
 from ..index_builder import Index
 from ..schedule import Schedule
-from ..structure import products, spaces_of
+from ..structure import Product, products, spaces_of
 from .products import contraction
 from .winograd import Convolution
 
@@ -48,6 +48,9 @@ def build_contract(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
     if spaces:
         Convolution(frame, first, rows, columns, blocks.get(first.k, 1)).store()
         return grid
+    if nest.body[first.number].attrs.get("symmetric"):
+        _Symmetric(kernel, schedule, first, rows, columns).build(starts)
+        return grid
     for product in found:
         step = blocks.get(product.k, 1)
         packed = (schedule.packed_b, schedule.together) if product is first and schedule.packed_b else None
@@ -65,3 +68,37 @@ def row_dimension(
     if axis is None:
         return kernel.dimension(None, 1, 0, ROW_RANK)
     return kernel.dimension(axis, blocks.get(axis, 1), starts[axis], ROW_RANK)
+
+
+class _Symmetric:
+    """A product of a matrix with its own transpose.
+
+    Blocks that lie below the diagonal are left out. Those above it are stored twice, the second time with rows and columns
+    in each other's place; those that the diagonal passes through have both sides.
+    """
+
+    def __init__(self, kernel: Kernel, schedule: Schedule, product: Product, rows: Dimension, columns: Dimension) -> None:
+        self.kernel, self.schedule, self.product, self.rows, self.columns = kernel, schedule, product, rows, columns
+
+    def build(self, starts: dict[int, Index]) -> None:
+        kernel, product, rows, columns = self.kernel, self.product, self.rows, self.columns
+        assert product.m is not None
+        assert product.n is not None
+        indices, b = kernel.indices, kernel.builder
+        is_kept = indices.is_less(rows.start, indices.add(columns.start, columns.size))
+        with b.if_(is_kept).then(), indices.scope():
+            frame = Frame(kernel, {**starts, product.m: rows, product.n: columns})
+            packed = (self.schedule.packed_b, self.schedule.together) if self.schedule.packed_b else None
+            if packed is not None:
+                frame.mask((columns,))
+            step = dict(self.schedule.blocks).get(product.k, 1)
+            sums = contraction(frame, product, rows, columns, step, packed)
+            frame.define(product.number, sums)
+            for store in kernel.nest.stores:
+                frame.store(store)
+            is_above = indices.is_less(indices.add(rows.start, rows.size - 1), columns.start)
+            with b.if_(is_above).then(), indices.scope():
+                mirrored = Frame(kernel, {**starts, product.m: columns, product.n: rows})
+                mirrored.define(product.number, sums)
+                for store in kernel.nest.stores:
+                    mirrored.store(store)

@@ -143,21 +143,21 @@ class _Scatter(_Ordered):
         position, update = (frame.block(operand) for operand in self.value.operands[1:])
         base, terms = frame.position(self.line_address(frame, (target,)), [(self._index(position), self.step(target))])
         order = union(position.dims, update.dims, *[term.dims for term in terms])
-        at = frame.expand(position, order) if order else frame.scalar_value(position)
-        low, high = (self._limit(bound, order) for bound in (start, stop))
+        lanes = order if position.dims else ()
+        at = frame.expand(position, lanes) if lanes else frame.scalar_value(position)
+        low, high = (self._limit(bound, lanes) for bound in (start, stop))
         if start == 0 and isinstance(start, int):  # what is negative is above all sizes as an unsigned number
-            inside = [b.cmpi("ult", at, high)]
+            inside: list[SSAValue | None] = [b.cmpi("ult", at, high)]
         else:
             inside = [b.cmpi("sge", at, low), b.cmpi("slt", at, high)]
-        mask = self.all_of([*inside, frame.mask(order) if order else None])
         pointers = frame.pointers(self.store.buffer, base, terms, order)
-        if order:
-            self._apply(pointers, frame.expand(update, order), mask, order)
+        new = frame.expand(update, order) if order else frame.scalar_value(update)
+        within = frame.mask(order) if order else None
+        if lanes:
+            self._apply(pointers, new, self.all_of([*inside, within]), order)
             return
-        new = frame.scalar_value(update)
-        branch = b.if_(mask)
-        with branch.then():
-            self._apply(pointers, new, None, order)
+        with b.if_(self.all_of(inside)).then():  # a row goes to one position, or nowhere
+            self._apply(pointers, new, within, order)
 
     def _apply(self, pointers: SSAValue, new: SSAValue, mask: SSAValue | None, order: tuple[Dimension, ...]) -> None:
         """Stores an update, or what it and the element there make."""

@@ -61,7 +61,7 @@ def _has_all(found: Any, expected: Any) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("zero", ["none", "one", "each"])
 @pytest.mark.parametrize("dtype", LIMITS)
 def test_every_weight_is_the_graphs(dtype: str, zero: str) -> None:
@@ -77,6 +77,7 @@ def rng_again() -> Any:
     return np.random.default_rng(5)
 
 
+@pytest.mark.slow
 @both_tiers
 def test_any_sizes_and_blocks(in_full: bool) -> None:
     count = 300 if in_full else 30
@@ -98,7 +99,7 @@ def test_any_sizes_and_blocks(in_full: bool) -> None:
     assert decoded > count // 3
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("shape", [(64,), (1, 64), (7, 64), (2, 3, 64), (0, 64), (2, 0, 64)])
 def test_operands_of_any_rank(shape: tuple[int, ...]) -> None:
     """The product has the shape that the graph states, also without rows; symbolic sizes too."""
@@ -128,7 +129,7 @@ def test_weights_are_rounded_as_the_graph_rounds_them(dtype: str) -> None:
     np.testing.assert_array_equal(found.astype(F), jn.evaluate(alone).astype(F))
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("columns", [48, 64, 100, 130])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_weights_in_16_bits_are_in_panels(dtype: str, columns: int) -> None:
@@ -146,7 +147,7 @@ def test_weights_in_16_bits_are_in_panels(dtype: str, columns: int) -> None:
     np.testing.assert_array_equal(rounded.astype(F), w.astype(F).T.astype(other.numpy).astype(F))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("scale", [np.nan, np.inf, 0.0, 2.0**-149, 2.0**-126, 3 * 2.0**-148, 3e38])
 def test_scales_at_the_ends_of_their_range(scale: float) -> None:
     """A scale that a power of two would round is not moved; infinities, NaN and zeros are what they are."""

@@ -50,6 +50,7 @@ def _read_twice(x: Any, flag: Any, codes: Any, scales: Any) -> Any:
     return looped, jn.sum(codes), x @ jn.dequantize(codes, scales, axis=1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("build", [_scanned, _nested, _read_twice])
 def test_bodies_capture_the_numbers(build: Any) -> None:
     graph = _quantised(build)
@@ -106,6 +107,7 @@ def test_slices_of_a_weight_are_weights() -> None:
     _same(graph, X)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("parts", "also", "held"),
     [

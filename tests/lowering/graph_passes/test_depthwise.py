@@ -36,7 +36,7 @@ def _model(channels: int, size: int | str, taps: int, step: int, pad: int, first
     return jn.compile(graph, "cpu", cache=False)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("taps", "step", "pad"), [(3, 1, 1), (3, 2, 1), (5, 1, 2), (5, 2, 0), (7, 1, 3), (1, 2, 0)])
 @pytest.mark.parametrize("channels", [3, 16, 40])
 @pytest.mark.parametrize("size", [17, "n"])
@@ -56,6 +56,7 @@ def _kernels(*of: Any) -> list[bool]:
     return ["multiply_add" in kernel.fused for kernel in _model(*of).kernels]
 
 
+@pytest.mark.slow
 def test_images_are_permuted_by_kernels_of_their_own() -> None:
     """The filters are stored first. Few taps without steps are read along planes, as are few channels."""
     assert sorted(_kernels(32, 56, 5, 2, 2)) == [False, False, False, True]  # filters, image, result

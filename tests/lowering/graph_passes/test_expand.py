@@ -24,6 +24,7 @@ def test_only_primitive_ops_remain(harness):
     np.testing.assert_allclose(evaluate(expanded, *arrays), evaluate(graph, *arrays), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("turned", [False, True])
 def test_products_of_int8_cast_to_int32_are_products_of_int8(turned):
     graph = jn.Graph("g", [jn.TensorType("int8", (3, 5, 40)), jn.TensorType("int8", (7, 40) if turned else (40, 7))])

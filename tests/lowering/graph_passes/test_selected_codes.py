@@ -45,7 +45,7 @@ def _arrays(dtype: str, batch: int) -> list[Any]:
     return [rng.integers(limits.min, limits.max + 1, (batch, 9, 10, 17)).astype(dtype) for _ in range(2)]
 
 
-@pytest.mark.one_in(24)
+@pytest.mark.slow
 @pytest.mark.parametrize("numerics", ["strict", "reproducible"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("name", SELECTIONS)

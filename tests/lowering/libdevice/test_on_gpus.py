@@ -125,13 +125,13 @@ def left_out(signature: Signature, columns: list[np.ndarray], found: np.ndarray,
     return np.zeros(x.shape, np.bool_)
 
 
-@pytest.mark.one_in(18)
+@pytest.mark.slow
 @pytest.mark.parametrize("signatures", every_fourth_group())
 def test_all_functions(signatures: list[Signature]) -> None:
     check(signatures, columns_of(signatures, 1), "sm_80")
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("signatures", plain_groups()[::6])
 def test_the_assembler_takes_some_of_them(signatures: list[Signature]) -> None:
     assert_assembled(signatures, "sm_80")
@@ -166,7 +166,7 @@ def test_the_assembler_takes_them(signatures: list[Signature]) -> None:
 # -- what has no bound in units of the last place
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "end"), each(["j0", "j1", "jn", "y0", "y1", "yn"], ["f", ""]))
 def test_bessel_functions(name: str, end: str) -> None:
     """NVIDIA states 2.2e-6 and 5e-12, absolute, away from the origin."""
@@ -182,7 +182,7 @@ def test_bessel_functions(name: str, end: str) -> None:
     assert far[:-1].max() <= bound, signature.symbol
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("type_", ["", "f"])
 @pytest.mark.parametrize("kind", ["jn", "yn"])
 def test_negative_orders_are_not_a_number(kind: str, type_: str) -> None:
@@ -210,6 +210,7 @@ FAST: dict[str, tuple[float, float, float]] = {
 """Where from and to, and the absolute error."""
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", FAST)
 def test_fast_functions_are_approximations(name: str) -> None:
     low, high, bound = FAST[name]

@@ -97,6 +97,7 @@ def simulated_conflicts(accesses: Accesses, size: int, lanes: int) -> int:
 # ---------------------------------------------------------------- exhaustive and random
 
 
+@pytest.mark.slow
 def test_all_pairs_of_small_normal_forms() -> None:
     """One register, two lane and one warp bit, 1 to 4 element bits: every pair of layouts, by every way that can do it."""
     kinds = set()

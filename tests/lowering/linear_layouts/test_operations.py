@@ -116,6 +116,7 @@ def normal_forms(most: int) -> Iterator[LinearLayout]:
                         yield LinearLayout.of(parts, (1 << bits - 1, 2))
 
 
+@pytest.mark.slow
 def test_all_reductions_of_small_normal_forms() -> None:
     for layout in normal_forms(4):
         check_reduction(layout, 0)
@@ -207,6 +208,7 @@ def check_scan(layout: LinearLayout, axis: int, reverse: bool, rng: random.Rando
     assert scan(plan, distribute(layout, block), after) == distribute(layout, want)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(60))
 def test_scans_of_random_layouts(seed: int) -> None:
     rng = random.Random(seed)
@@ -225,6 +227,7 @@ def test_scans_where_copies_look_like_elements(layout: LinearLayout, reverse: bo
         check_scan(layout, axis, reverse, random.Random(1))
 
 
+@pytest.mark.slow
 def test_all_scans_of_small_normal_forms() -> None:
     rng = random.Random(2)
     for layout in normal_forms(4):
@@ -232,6 +235,7 @@ def test_all_scans_of_small_normal_forms() -> None:
         check_scan(layout, 0, rng.random() < 0.5, rng)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_scans_of_kernels(reverse: bool) -> None:
     rng = random.Random(3)

@@ -76,7 +76,7 @@ def test_locations_of_a_text_reach_the_hosts_object(tmp_path: Path) -> None:
     assert sections(code) == sections(kernel(debug=False)._lowered(None).object_code())
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
 def test_instructions_of_the_corpus_are_the_same_with_lines(path: Path) -> None:
     plain, debug = (jn.kernel.from_ttir(path, debug=on) for on in (False, True))
@@ -97,7 +97,7 @@ def test_lines_are_there_after_passes_of_the_users_choice() -> None:
     assert "!dbg" not in plain.llvm_ir(passes=host) + plain.llvm_ir("sm_80", passes=gpu)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("path", BOTH_TIERS, ids=lambda path: path.parent.name)
 def test_the_text_after_a_pass_is_that_of_its_stage(path: Path) -> None:
     k = jn.kernel.from_ttir(path)
@@ -157,7 +157,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_any_name_of_a_file_is_escaped(name: str, tmp_path: Path) -> None:
     text = KERNEL.format(location=f'"{HOSTILE[name]}":13:12')

@@ -61,6 +61,7 @@ def run(text: str, element: str, n: int, rows: int, lanes: int, live: int, at_en
     return target, source.reshape(rows, n)
 
 
+@pytest.mark.one_in(4)
 @needs_avx2
 @pytest.mark.parametrize(("element", "n"), SHAPES)
 @pytest.mark.parametrize("rows", [1, 3])

@@ -101,6 +101,7 @@ QUICK = {"numbers fit that may": 1, "loops run once less": 2}
 """What is tried in the fast tier, and the first kernel that notices it: earlier ones take their time to notice nothing."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SABOTAGE]
 )
@@ -147,6 +148,7 @@ STATED: dict[str, tuple[Any, str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", STATED)
 def test_what_is_taken_from_texts_and_specifications_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, value = STATED[name]
@@ -154,6 +156,7 @@ def test_what_is_taken_from_texts_and_specifications_is_noticed(name: str, monke
     assert _is_refuted(stating.check)
 
 
+@pytest.mark.slow
 def test_programs_that_meet_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two stores of two programs are taken for disjoint unless they are one store."""
     before = races.Races._meeting

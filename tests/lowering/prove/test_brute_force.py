@@ -70,6 +70,7 @@ NOT_SHOWN = ("grid_stride", "branches")
 NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SUBJECTS]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_verdicts_are_those_that_are_right(name: str) -> None:
     """Races of accesses outside of their arrays may stay unknown: their addresses may be anything."""
@@ -83,6 +84,7 @@ def test_verdicts_are_those_that_are_right(name: str) -> None:
         assert each.counterexample.finding.kind in KINDS[each.prop]
 
 
+@pytest.mark.one_in(4)
 @both_tiers
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_proven_holds_in_every_small_launch(name: str, in_full: bool) -> None:

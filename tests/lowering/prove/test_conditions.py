@@ -32,6 +32,7 @@ def _beyond(least: int, what: str = "%p") -> jn.kernel.Kernel:
 }}""")
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("least", [0, _LIMIT - 1, _LIMIT, _LIMIT + 5, 1 << 29])
 def test_a_condition_under_which_an_access_is_not_executed_is_none(least: int) -> None:
     """Below 2**24 programs, which is the condition found, one has a number of `least` or more only if that is below 2**24."""
@@ -48,6 +49,7 @@ def test_a_condition_under_which_an_access_is_not_executed_is_none(least: int) -
         assert "not shown to stay inside its array" in reasons["races"]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("least", [1, _LIMIT, 1 << 25, (1 << 31) - 1])
 def test_a_condition_that_leaves_something_takes_the_place_of_one_that_does_not(least: int) -> None:
     """`m <= 2**24` leaves no program that stores, and would be enough; so would the other condition alone."""
@@ -119,6 +121,7 @@ def test_a_loop_that_is_not_reached_under_a_condition_is_not_shown_to_end(least:
     assert (found.condition == ()) == (_NOTHING in found.reason)
 
 
+@pytest.mark.slow
 def test_many_accesses_under_one_condition_are_shown_by_few_launches() -> None:
     """Each has a mask of its own; one launch with room executes nearly all of them, where one for each took all steps."""
     lines = [
@@ -206,6 +209,7 @@ __global__ void spread(float *x, float *y, int m, int n) {
     assert conditions["races"] == {("2*m*n <= 2**31 - 1",)}
 
 
+@pytest.mark.slow
 def test_many_easy_accesses_are_all_proven() -> None:
     """Each has steps of its own beside those of the proof, which so many would take."""
     count = 500

@@ -21,6 +21,7 @@ from ...support.proving.differential import MAKERS
 SUBJECTS = [name for name, each in ATTACKS.items() if each.prop == "bounds"]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_facts_of_attacks_exclude_no_run(name: str) -> None:
     subject = ATTACKS[name]
@@ -38,6 +39,7 @@ def random_kernels(kind: str, first: int, count: int) -> None:
             continue  # an assumption about an array that is written, or that contradicts another one
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("kind", MAKERS)
 def test_facts_of_random_kernels_exclude_no_run(kind: str) -> None:
     random_kernels(kind, 0, 2)

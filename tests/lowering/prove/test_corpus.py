@@ -25,6 +25,7 @@ GUESSED = {
 """Kernels with a written specification that their guess proves, too, and what it assumes for that."""
 
 
+@pytest.mark.slow
 @both_tiers
 def test_most_kernels_are_proven_with_guessed_specifications(in_full: bool) -> None:
     verdicts = {}
@@ -76,6 +77,7 @@ def test_every_kernel_is_proven_or_has_a_reason() -> None:
     assert len(WITH_DATA) - len((listed - {*GUESSED}) & {*WITH_DATA}) == MIN_BOTH
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", GUESSED)
 def test_kernels_that_had_to_be_written_are_proven_with_their_guess(name: str) -> None:
     case = Case(name)

@@ -65,6 +65,7 @@ print("alive")
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_a_proof_is_collected_ends_nothing() -> None:
     """Formulas are freed with their context: who gives them back later touches what is no more."""
     program = COLLECTED.replace("COPY", repr(COPY))

@@ -116,6 +116,7 @@ def is_proven_of(change: dict[str, Any], assume: tuple[str, ...]) -> bool:
         return False
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("assume", "change"), [
     (ASSUME, {}),
     (ASSUME, {"compare": "eq, %one, %old"}),
@@ -131,6 +132,7 @@ def test_what_programs_do_while_they_hold_a_lock_is_in_an_order(assume: tuple[st
         assert not is_broken(launch(locked(**change), programs))
 
 
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_no_lock_orders_nothing(name: str) -> None:
     for assume in (ASSUME, ()):

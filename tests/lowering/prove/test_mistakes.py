@@ -54,6 +54,7 @@ def test_new_names_are_numbers_that_launches_have_or_that_are_declared(
     assert kernel().prove(assume, {"x": extent}, grid, ("bounds",)).ok
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("parameters", "assume", "extent"), [
     (("B", "H"), ["BH == B*H"], "BH"), (("B", "H"), ["B*H == BH and B >= 1"], "BH"), (("B", "H"), ["BH == B*H"], "B"),
     (("xnumel",), ["rnumel == 4*xnumel"], "rnumel"), (("xnumel",), ["rnumel == 4*xnumel"], "xnumel"),

@@ -36,6 +36,7 @@ def chosen(name: str, kind: str, change: str) -> str:
     return next(each.text for each in mutants(Case(name).text) if (each.kind, each.change) == (kind, change))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "kind", "change"), HARMFUL, ids=[kind for _, kind, _ in HARMFUL])
 def test_a_harmful_mutant_is_refuted(name: str, kind: str, change: str) -> None:
     assert tried(name, chosen(name, kind, change), random.Random(1), 1).verdict == "refuted"
@@ -48,6 +49,7 @@ def test_a_prover_that_proves_everything_is_caught(monkeypatch: pytest.MonkeyPat
     assert tried("vec_add", Case("vec_add").text, random.Random(1), 2).verdict == "proven"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", RULES)
 def test_a_rule_makes_mutants_that_verify(kind: str) -> None:
     """Others would be counted, and try nothing."""
@@ -78,6 +80,7 @@ def test_two_changes_are_those_that_the_seed_says() -> None:
     assert paired(text, random.Random(3)) == paired(text, random.Random(3))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", QUICK)
 def test_what_is_proven_of_mutants_holds(name: str) -> None:
     rng = random.Random(name)

@@ -44,6 +44,7 @@ def _tile(*assume: str, extent: str = "M * ldc") -> Any:
     return made.prove(assume, {"C": extent}, "cdiv(M, 16)", ("overflow",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("most", "holds"), [(3000, True), (30_000, True), (46_332, True), (46_341, False), (100_000, False), (2**30, False)]
 )
@@ -56,6 +57,7 @@ def test_a_product_of_two_bounded_sizes_wraps_where_its_bounds_let_it(most: int,
     assert proof.verdict("overflow") in ("proven", "proven under")
 
 
+@pytest.mark.slow
 def test_bounds_of_one_size_by_another_are_followed() -> None:
     assert _tile("1 <= M <= 3000", "1 <= ldc <= M").ok
     assert _tile("1 <= M < 2 * ldc", "1 <= ldc <= 3000").ok
@@ -63,12 +65,14 @@ def test_bounds_of_one_size_by_another_are_followed() -> None:
     assert not _tile("1 <= M", "M <= 3000 or ldc <= 3000", "1 <= ldc").ok
 
 
+@pytest.mark.slow
 def test_negative_bounds_count_as_well() -> None:
     assert _tile("0 <= M <= 3000", "-3000 <= ldc <= 3000", extent="4096").ok
     assert not _tile("0 <= M <= 3000", "-1000000 <= ldc <= 3000", extent="4096").ok
     assert _tile("0 <= M <= 3000", "-1000000 <= ldc <= 3000").ok  # no array has M * ldc elements for a negative ldc
 
 
+@pytest.mark.slow
 def test_products_are_proven_under_small_sizes_where_nothing_bounds_them() -> None:
     """The condition that is reported is one under which launches do not wrap, and no bound of a size stands there twice."""
     (verdict,) = _tile("1 <= M", "1 <= ldc").accesses
@@ -82,6 +86,7 @@ def test_products_are_proven_under_small_sizes_where_nothing_bounds_them() -> No
                 assert (-(-rows // 16) * 16 - 1) * ldc + 15 < 2**31, (rows, ldc, bounds)
 
 
+@pytest.mark.slow
 def test_conditions_are_weakened_one_by_one_where_a_weaker_number_does() -> None:
     """Both were bounded by 2**24, as the weakest number that does for all sizes together; it proves less with 2**31 - 2**16."""
     (verdict,) = _tile("1 <= M", "1 <= ldc").accesses
@@ -162,6 +167,7 @@ def _wraps(steps: Sequence[tuple[str, int, int]], last: int, values: Sequence[in
     return wrapped
 
 
+@pytest.mark.slow
 @both_tiers
 def test_what_is_proven_of_random_numbers_wraps_in_no_launch(in_full: bool) -> None:
     proven = fitting = refuted = 0
@@ -193,6 +199,7 @@ def _is_wrap(example: Any, steps: Sequence[tuple[str, int, int]], half: int = 12
     return _wraps(steps, 3 + len(steps), (sizes["n"], sizes["m"], x, finding.lane[0]), half)
 
 
+@pytest.mark.slow
 @both_tiers
 def test_what_is_proven_under_conditions_wraps_in_no_launch_that_has_them(in_full: bool) -> None:
     """Numbers of 32 bits without upper bounds: sizes are drawn at the ends of the conditions, and anywhere below."""
@@ -273,6 +280,7 @@ _FOR = "for %k = %c0 to %c1 step %c1 iter_args(%u = %c0, %v = %c0) -> (i32, i32)
 _IF = "if %b -> (i32, i32)"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("yielded", ["%w, %c0", "%c0, %w"])
 def test_what_a_loop_or_a_branch_passes_is_followed_at_its_own_place(yielded: str, which: int) -> None:
@@ -288,6 +296,7 @@ def test_what_a_loop_or_a_branch_passes_is_followed_at_its_own_place(yielded: st
         assert proof.ok != wraps, (text, str(proof))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("which", [0, 1])
 def test_what_a_loop_with_a_condition_swaps_is_followed_through_both_regions(which: int) -> None:
     """The number that may wrap comes to either result, as the loop swaps the two; the third is of nothing but itself."""

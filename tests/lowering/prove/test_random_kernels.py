@@ -16,6 +16,7 @@ from ...support.proving.makers.small_counting import small_counting_kernel
 from ...support.proving.makers.small_kernels import SmallKernel, small_kernel
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize(
     "first", [0, *[pytest.param(first, marks=pytest.mark.slow) for first in range(4, 24, 4)]]
@@ -42,6 +43,7 @@ def test_what_is_proven_of_many_random_kernels_holds(first: int, kind: str) -> N
         check(seed, 20, kind=kind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MAKERS)
 def test_what_is_proven_of_random_kernels_holds_near_the_ends_of_types(kind: str) -> None:
     found = sum([far_runs.check_random(kind, seed, 4) for seed in range(2, 5)], Counter())
@@ -58,6 +60,7 @@ def test_what_is_proven_of_many_random_kernels_holds_near_the_ends_of_types(firs
         far_runs.check_random(kind, seed, 10)
 
 
+@pytest.mark.slow
 def test_what_is_proven_of_names_descriptors_and_called_functions_holds() -> None:
     found = sum([stating.check(seed) for seed in range(80)], Counter())
     assert found["proven"] > 10
@@ -72,12 +75,14 @@ def test_what_is_proven_of_many_names_descriptors_and_called_functions_holds(fir
         stating.check(seed, 20)
 
 
+@pytest.mark.slow
 def test_what_is_proven_of_small_kernels_holds_for_nearly_all_sizes() -> None:
     found = sum([exhausting.check(seed) for seed in range(4)], Counter())
     assert found["held"] > 8
     assert found["sizes"] > 1000
 
 
+@pytest.mark.slow
 def test_what_is_proven_of_small_kernels_that_count_holds_for_nearly_all_sizes() -> None:
     found = sum([exhausting.check(seed, small_counting_kernel) for seed in range(3, 8)], Counter())
     assert found["held"] > 8
@@ -95,6 +100,7 @@ def test_what_is_proven_of_many_small_kernels_holds_for_nearly_all_sizes(
         exhausting.check(seed, make)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", contents.MAKERS)
 def test_what_is_proven_of_kernels_over_tables_holds(kind: str) -> None:
     found = sum([contents.check(kind, seed, 3) for seed in range(9, 14)], Counter())
@@ -111,6 +117,7 @@ def test_what_is_proven_of_many_kernels_over_tables_holds(first: int, kind: str)
         contents.check(kind, seed, 8)
 
 
+@pytest.mark.slow
 def test_what_is_proven_of_kernels_with_locks_holds_in_every_order_of_two_programs() -> None:
     found = sum([contents.check_locks(seed) for seed in range(12)], Counter())
     assert found["races", "proven"] > 3

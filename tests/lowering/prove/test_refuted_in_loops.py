@@ -30,6 +30,7 @@ def _kernel() -> jn.kernel.Kernel:
     return jn.kernel.from_triton_c(_COPY)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("assume", "shorter", "array"), [([], 0, "x"), ([], 0, "y"), (_FITTING, 10, "x"), (_FITTING[1:], 0, "x")]
 )
@@ -61,6 +62,7 @@ def test_programs_that_copy_the_same_rows_are_refuted() -> None:
     assert store.counterexample.finding.kind == "race"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("least", [1, 3000, 1 << 20])
 def test_what_is_right_is_not_refuted(least: int) -> None:
     proof = _kernel().prove([*_FITTING, f"cols >= {least}"], _EXTENTS, "rows", ("bounds", "races"))
@@ -102,6 +104,7 @@ def _without_launches(*assume: str) -> str:
     return load.reason
 
 
+@pytest.mark.slow
 def test_a_reason_names_the_loop_whose_counter_may_wrap_and_what_excludes_that() -> None:
     fix = "fix: assume=['cols <= 2**30']"
     reason = _without_launches()
@@ -116,6 +119,7 @@ def _line() -> str:
     return proof.accesses[0].line
 
 
+@pytest.mark.slow
 def test_verdicts_do_not_take_the_steps_of_launches_with_small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there are none for these, all else is as it was: what is refuted without them alone stays unknown."""
     with_them = _kernel().prove(_FITTING, _EXTENTS, ("rows", 2), ("bounds", "races"))

@@ -65,6 +65,7 @@ _STRAYS = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", _STRAYS)
 @pytest.mark.parametrize("properties", [("races",), ("bounds", "races")])
 def test_races_hold_under_what_the_bounds_of_all_accesses_need(name: str, properties: tuple[str, ...]) -> None:
@@ -172,6 +173,7 @@ def test_that_a_counter_stays_exact_rests_on_the_condition_and_the_step(monkeypa
     assert made.prove(["s >= 0", "n + s <= 2**31 + 1"], {"x": "n"}, 1, ("bounds",)).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["in the loop", "behind it"])
 def test_a_launch_that_never_ends_is_given_up(where: str) -> None:
     """A run that may refute an access is one of a kernel that may loop for ever."""
@@ -200,6 +202,7 @@ _AT_SIZE = """
   tt.store %at, %n : !tt.ptr<i32>"""
 
 
+@pytest.mark.slow
 def test_a_size_is_a_number_where_the_assumptions_leave_no_other() -> None:
     made = kernel("%x: !tt.ptr<i32>, %n: i32", _AT_SIZE)
     for assume in (["n == 3"], ["3 <= n and n < 4"], ["n >= 3", "4 > n"]):
@@ -349,6 +352,7 @@ _BITS = """
   tt.store %x, %n, %m : !tt.ptr<i32>"""
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize(
     ("operation", "unsigned", "signed"),
     [
@@ -397,6 +401,7 @@ _FAR = """
   tt.store %at, %c100 : !tt.ptr<i32>"""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("none", [(), [], ""])
 def test_a_proof_of_no_property_is_refused(none: Any) -> None:
     made = kernel("%x: !tt.ptr<i32>", _FAR)
@@ -412,6 +417,7 @@ def test_a_stored_proof_of_no_property_is_refused() -> None:
         made.prove.verify(text)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "value"), [("solver", "z3 99"), ("example", {"n": -4}), ("example", {}), ("example", {"n": 2**40})]
 )
@@ -434,6 +440,7 @@ def _without(text: str, name: str) -> str:
     return json.dumps({key: value for key, value in json.loads(text).items() if key != name})
 
 
+@pytest.mark.one_in(19)
 @pytest.mark.parametrize(
     "changed",
     [

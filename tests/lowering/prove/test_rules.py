@@ -221,6 +221,7 @@ CONSTANTS = [*[((-200, 400), each) for each in range(-128, 128, 3)], *[((-128, 1
              *[(each, (-128, 127)) for each in range(-128, 128)], *[(each, (0, 6)) for each in range(-128, 128, 3)]]  # fmt: skip  # noqa: E501
 
 
+@pytest.mark.one_in(19)
 @both_tiers
 @pytest.mark.parametrize("name", arithmetic.RULES)
 def test_rules_of_two_integers(name: str, in_full: bool) -> None:
@@ -246,6 +247,7 @@ def test_rules_of_two_integers(name: str, in_full: bool) -> None:
     assert count > 10
 
 
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("name", PREDICATES)
 def test_rules_of_comparisons(name: str) -> None:
     body = f"%c = arith.cmpi {name}, %a, %b : {{block}}\n  %r = arith.extui %c : {{mask}} to {{block}}"

@@ -28,6 +28,7 @@ def kernel(parameters: str, body: str) -> jn.kernel.Kernel:
 SUBJECTS = FAULTY | HOSTILE | attacks.ATTACKS | attacks_mended.ATTACKS | attacks_on_control.ATTACKS | attacks_on_memory.ATTACKS
 
 
+@pytest.mark.one_in(50)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_no_fault_is_proven_to_be_none(name: str) -> None:
     subject = SUBJECTS[name]
@@ -378,6 +379,7 @@ LONG = {
 HEAVY = ("quotients", "remainders", "choices", "branches")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in HEAVY else ()) for name in LONG])
 def test_terms_that_double_with_each_operation_end(name: str) -> None:
     """Each operation uses the result of the one before twice: written out, there are more terms than any memory holds."""

@@ -66,6 +66,7 @@ def test_a_specification_in_several_lines_is_what_it_says_in_one() -> None:
             kernel().prove.verify(json.dumps(stored | changed))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028", "\x1b[2J", "\u202e"])
 def test_no_line_of_a_specification_passes_for_one_of_a_proof(end: str) -> None:
     given: list[dict[str, Any]] = [
@@ -461,6 +462,7 @@ def test_a_loop_up_to_an_index_parameter_is_refused() -> None:
         made.prove((), {"x": 4}, 1)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("assume", [["n * n >= 2**60"], ["n * m >= 2**52", "m <= 2**22", "m >= 1"]])
 def test_nothing_is_proven_under_conditions_that_contradict_the_assumptions(assume: list[str]) -> None:
     """They say that n is 2**30 or more, which takes products of sizes to be seen: 4 * n is no number of 32 bits."""
@@ -517,6 +519,7 @@ def test_no_launch_has_elements_in_a_range_that_is_empty(assume: list[str], verd
             assert dict(each.counterexample.sizes)["m"] >= 0
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("assume", "n"), [([], 1), (["n >= 2"], 2), (["n >= 5"], None), (["number(m)", "m * n >= 1", "m < 2"], 1)]
 )
@@ -544,6 +547,7 @@ _ROWS = """tt.func public @k(%x: !tt.ptr<i32>, %n: i32, %m: i32, %rows: i32) {
 """Stores rows * m elements, by as many programs."""
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("size", ["(n + 2) // 3", "cdiv(n, 3)", "min(n, 7)", "max(n - 2, 1)", "n % 5 + 1", "2 * (n // 3) + 1"])
 def test_sizes_are_what_equations_say(size: str) -> None:
     """Of whatever is a number for all sizes; extents may have the size or what it is."""

@@ -78,6 +78,7 @@ def kernel(body: str) -> jn.kernel.Kernel:
 """)
 
 
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", BODIES)
 def test_what_is_proven_of_transforms_holds_in_launches(name: str) -> None:
     body, proven = BODIES[name]

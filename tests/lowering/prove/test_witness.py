@@ -19,7 +19,7 @@ from ...support.proving.makers.random_kernels import random_kernel
 from ...support.proving.witness import check
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 12, 6))
 def test_terms_allow_what_random_kernels_compute(first: int) -> None:
     found: Counter[str] = Counter()
@@ -38,6 +38,7 @@ def test_terms_allow_what_many_random_kernels_compute(first: int) -> None:
         check((mixed_kernel if seed % 3 else random_kernel)(rng), rng, 3, 40, f"mixed {seed}")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", [
     "arith.addi", pytest.param("arith.select", marks=pytest.mark.slow), "tt.make_range",
     pytest.param("scf.for:argument", marks=pytest.mark.slow),

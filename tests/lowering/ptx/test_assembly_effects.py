@@ -162,6 +162,7 @@ def random_access(rng: Any) -> str:
     return f"{guard}atom{order}.global.{update} {pick(FREE[width])}, {address(width)}, {source};"
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("part", range(3))
 @both_tiers
 def test_random_accesses(part: int, in_full: bool) -> None:
@@ -473,6 +474,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("text", "message"), REFUSED, ids=[text for text, _ in REFUSED])
 def test_the_rest_is_read_and_refused_by_name(text: str, message: str) -> None:
     k = kernel(text)

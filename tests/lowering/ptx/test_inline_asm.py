@@ -432,6 +432,7 @@ def attempt(asm: str, constraints: str = "=r,r", packed: int = 1) -> Any:
     return jn.kernel.from_ttir(module([(asm, constraints, [0], [32])], [32], packed, 16))
 
 
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize(
     ("asm", "keywords", "message"),
     [

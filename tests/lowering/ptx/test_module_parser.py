@@ -159,6 +159,7 @@ def test_deep_nesting_is_refused() -> None:
         parse_module(HEADER + ".entry k() { mov.u32 " + "{" * 100_000)
 
 
+@pytest.mark.slow
 def test_every_prefix_and_every_dropped_token_ends_in_an_error_or_a_module() -> None:
     """Cut off, and with single characters gone or doubled: never anything but our errors."""
     text = HEADER + WHOLE
@@ -170,6 +171,7 @@ def test_every_prefix_and_every_dropped_token_ends_in_an_error_or_a_module() -> 
                 continue
 
 
+@pytest.mark.slow
 def test_a_large_module_is_read_in_time() -> None:
     body = "".join(f"  add.s32 %r{i % 100}, %r{(i + 1) % 100}, {i};\n" for i in range(20_000))
     start = time.process_time()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from joinery.graph.dims.dim import Dim
 from joinery.lowering.nest import Affine, Axis, Buffer, Nest, Store, Value
-from joinery.lowering.schedule.grouping import Grouping
+from joinery.lowering.schedule.fusion.grouping import Grouping
 from joinery.lowering.schedule.plan import order_nests
 from joinery.promotion.dtype import DType
 from joinery.promotion.errors import InternalError

@@ -6,7 +6,7 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.lowering.graph_passes.expand import expand
-from joinery.lowering.schedule.grouping import Grouping
+from joinery.lowering.schedule.fusion.grouping import Grouping
 
 
 def sums(count: int, apart: bool) -> jn.Graph:

@@ -28,6 +28,7 @@ def run(build: Any, *arrays: Any, **options: Any) -> Any:
     return [np.asarray(each) for each in jn.compile(graph, device="cpu", cache=False, **options)(*arrays)]
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("number", range(len(CONSTANTS)))
 @pytest.mark.parametrize("numerics", ["strict", "reproducible"])
 def test_every_use(number: int, numerics: Any) -> None:

@@ -156,7 +156,7 @@ def graph_of(name: str, sizes: dict[str, int] | None = None) -> jn.Graph:
     return graph
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(21)
 @pytest.mark.parametrize("sizes", [None, {"n": 4096, "m": 4096, "k": 4096}, {"n": 17, "m": 33, "k": 5}], ids=str)
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_kernels_of_benchmarks_are_proven(name: str, sizes: dict[str, int] | None) -> None:
@@ -167,6 +167,7 @@ def test_kernels_of_benchmarks_are_proven(name: str, sizes: dict[str, int] | Non
         assert found.races in WHOLE, found
 
 
+@pytest.mark.slow
 @both_tiers
 def test_kernels_of_random_graphs_are_proven(in_full: bool) -> None:
     """What is refuted is a fault of the schedule, and what is unknown one of the prover."""

@@ -7,7 +7,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.lowering.schedule.grouping import MAX_REDUCED_TOGETHER
+from joinery.lowering.schedule.fusion.grouping import MAX_REDUCED_TOGETHER
 
 X = np.random.default_rng(5).standard_normal((37, 130))
 Y = np.random.default_rng(6).standard_normal((37, 130))

@@ -190,6 +190,7 @@ def arrays(n: int, m: int) -> list[Any]:
     return [rng.standard_normal((n, 4)).astype(np.float32), rng.standard_normal((m, 6)).astype(np.float32), ints]
 
 
+@pytest.mark.one_in(34)
 @both_tiers
 @pytest.mark.parametrize("name", CASES)
 def test_forged_graphs_are_refused_or_right(name: str, in_full: bool, harness: Any) -> None:
@@ -220,6 +221,7 @@ def test_forged_graphs_are_refused_or_right(name: str, in_full: bool, harness: A
     assert accepted
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", HOST_CASES)
 def test_forged_operations_of_the_host_are_refused_or_computed(name: str) -> None:
     accepted = 0
@@ -302,6 +304,7 @@ def test_a_forged_number_of_products_is_refused_or_right(k: int) -> None:
     np.testing.assert_array_equal(jn.compile(forged, "cpu")(*given), jn.evaluate(forged, *given))
 
 
+@pytest.mark.slow
 def test_pairs_of_bounds() -> None:
     """Every slice of a symbolic axis reads inside it or is refused, whatever its bounds are."""
     bounds = [0, 1, 7, -1, N, N - 1, N - 64, N + 1, 2 * N, M, -N]

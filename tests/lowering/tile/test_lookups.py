@@ -34,6 +34,7 @@ def clipped(positions: Any, count: int) -> Any:
     return np.array([min(max(at + count if at < 0 else at, 0), count - 1) for at in exact.reshape(-1)]).reshape(positions.shape)
 
 
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(("dtype", "kind"), each(DTYPES, POSITIONS))
 def test_every_length_and_position(dtype: str, kind: str) -> None:
     for count in LENGTHS:
@@ -44,6 +45,7 @@ def test_every_length_and_position(dtype: str, kind: str) -> None:
         np.testing.assert_array_equal(found, table[clipped(positions, count)], err_msg=f"{dtype} {kind} {count}")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", [(1,), (7,), (1500,), (40, 33), (3, 65, 64), (1000, 3), (5, 1)])
 def test_every_shape(shape: tuple[int, ...]) -> None:
     for count in (10, 256):

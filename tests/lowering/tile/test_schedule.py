@@ -85,6 +85,7 @@ def test_any_schedule_multiplies(body, data, shape):
     np.testing.assert_array_equal(b.run(Schedule(tuple(blocks)))[0], (x @ y.T).T)
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.data(), st.integers(1, 40), st.integers(1, 40))
 def test_any_schedule_attends(body, data, rows, keys):

@@ -6,13 +6,14 @@ place of both parts with strides of two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
+from ....target import HostTarget
 from ...elementwise import memory_size
 from ...halves import HIGH, JOINED, LOW
 from ...values import integer, is_zero
-from ..loops.coordinates import memory_size_of
+from ..loops.coordinates import decompose_mask, memory_size_of
 from ..nodes import Load, Map, Node, Pointers, Splat
 from ..scalars import Scalars, is_constant
 
@@ -97,6 +98,33 @@ def half_of(node: Node, is_free: Callable[[Node], bool]) -> tuple[Node, bool] | 
     if not isinstance(node, Map) or node.op not in (LOW, HIGH) or not is_free(node):
         return None
     return node.operands[0], node.op == HIGH
+
+
+def are_alone(node: Node, replaced: Container[int], target: HostTarget) -> bool:
+    """Returns whether a value is computed of halves of what is loaded, and of what is the same everywhere, by operations on
+    elements: in whatever order instructions for 32 bytes bring these.
+
+    Addresses and masks of loads are in the order of elements, and depend on no halves. replaced: ids of nodes in scratch.
+    """
+    if target.vector_bytes != 32:
+        return False
+    stack, seen = [node], set[int]()
+    while stack:
+        here = stack.pop()
+        if id(here) in seen or isinstance(here, Splat):
+            continue
+        seen.add(id(here))
+        if not isinstance(here, Map) or id(here) in replaced:
+            return False
+        if here.op in (LOW, HIGH):
+            load = here.operands[0]
+            if not isinstance(load, Load) or id(load) in replaced or load.pointers.rest is not None:
+                return False
+            if decompose_mask(load.mask)[1] or not (load.other is None or isinstance(load.other, Splat)):
+                return False
+        else:
+            stack.extend(here.operands)
+    return True
 
 
 def _reinterpreted(node: Node, is_free: Callable[[Node], bool]) -> Node:

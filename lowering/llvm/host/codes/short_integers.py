@@ -71,6 +71,8 @@ class _Shortening:
             parts = [self.low(operand) for operand in node.operands]
         elif node.op == "arith.shli" and _number(node.operands[1]) in range(16):
             parts = [self.low(node.operands[0]), _short(node.operands[1])]
+        elif node.op == "arith.select" and self._is_never_negative(node.operands[0]):
+            return self.low(node.operands[2])
         elif node.op == "arith.select":
             parts = [self.condition(node.operands[0]), *[self.low(operand) for operand in node.operands[1:]]]
         else:
@@ -106,6 +108,8 @@ class _Shortening:
             masked = self.low(operands[0])
             return None if masked is None else _Known(Map(shape, "i16", op, (masked, _short(operands[1]))), 0, mask)
         if op == "arith.select":
+            if self._is_never_negative(operands[0]):
+                return self.known(operands[2])
             condition, *values = self.condition(operands[0]), *[self.known(operand) for operand in operands[1:]]
             one, other = values
             if condition is None or one is None or other is None:
@@ -115,7 +119,40 @@ class _Shortening:
         if len(operands) != 2:
             return None
         one, other = self.known(operands[0]), self.known(operands[1])
-        return None if one is None or other is None else _combined(op, shape, one, other)
+        if one is None or other is None:
+            return None
+        divisor = _divisor_of_remainder(node)
+        if divisor is not None:  # its lower 16 bits are all of it
+            return _fitting(Map(shape, "i16", op, (one.node, other.node)), 0 if one.low >= 0 else 1 - divisor, divisor - 1)
+        if op == "arith.addi" and (ends := self._ends_of_mixture(node)) is not None:
+            return _fitting(Map(shape, "i16", op, (one.node, other.node)), *ends)
+        return _combined(op, shape, one, other)
+
+    def _ends_of_mixture(self, node: Map) -> tuple[int, int] | None:
+        """Returns the ends of a · w + b · (c - w) for w from 0 to c, which no bound of each product alone tells; else None."""
+        for one, other in (node.operands, node.operands[::-1]):
+            if not (isinstance(one, Map) and isinstance(other, Map) and one.op == other.op == "arith.muli"):
+                return None
+            for share, first in (one.operands, one.operands[::-1]):
+                for rest, second in (other.operands, other.operands[::-1]):
+                    if not isinstance(rest, Map) or rest.op != "arith.subi" or rest.operands[1] is not share:
+                        continue
+                    whole, known = _number(rest.operands[0]), [self.known(each) for each in (share, first, second)]
+                    if whole is None or None in known:
+                        continue
+                    w, a, b = (each for each in known if each is not None)
+                    if w.low >= 0 and w.high <= whole:
+                        return min(a.low, b.low) * whole, max(a.high, b.high) * whole
+        return None
+
+    def _is_never_negative(self, condition: Node) -> bool:
+        """Returns whether a condition asks for negative numbers where there are none, as floor division does of remainders."""
+        if not isinstance(condition, Map) or condition.op != "arith.cmpi" or str(condition.attrs["predicate"]) != "slt":
+            return False
+        if _number(condition.operands[1]) != 0:
+            return False
+        known = self.known(condition.operands[0])
+        return known is not None and known.low >= 0
 
     def condition(self, node: Node) -> Node | None:
         """Returns a choice that is made by no longer numbers."""
@@ -165,6 +202,11 @@ def _combined(op: str, shape: tuple[int, ...], one: _Known, other: _Known) -> _K
                 return None
             low, high = one.low >> other.low, one.high >> other.low
             op = "arith.shrui" if one.is_unsigned else "arith.shrsi"
+        case "arith.divsi" if other.low == other.high and other.low > 0:
+            if one.low < 0 and other.is_unsigned:
+                return None
+            low, high = (int(end / other.low) for end in ends[0])  # towards 0
+            op = "arith.divui" if one.low >= 0 else "arith.divsi"
         case "arith.maxsi" | "arith.minsi" | "arith.maxui" | "arith.minui":
             unsigned = one.is_unsigned or other.is_unsigned
             if (unsigned or op.endswith("ui")) and min(one.low, other.low) < 0:
@@ -180,6 +222,17 @@ def _combined(op: str, shape: tuple[int, ...], one: _Known, other: _Known) -> _K
 def _fitting(node: Node, low: int, high: int) -> _Known | None:
     fits = (low >= -32768 and high <= 32767) or (low >= 0 and high <= 65535)
     return _Known(node, low, high) if fits else None
+
+
+def _divisor_of_remainder(node: Map) -> int | None:
+    """Returns what x is divided by of x - x / d · d; None of other blocks."""
+    if node.op != "arith.subi" or not isinstance(product := node.operands[1], Map) or product.op != "arith.muli":
+        return None
+    quotient, divisor = product.operands
+    if not isinstance(quotient, Map) or quotient.op != "arith.divsi" or quotient.operands[0] is not node.operands[0]:
+        return None
+    number = _number(divisor)
+    return number if number is not None and number > 0 and number == _number(quotient.operands[1]) else None
 
 
 def _number(node: Node) -> int | None:

@@ -201,6 +201,9 @@ def write_blocks(k: KernelContext, blocks: Sequence[tuple[Stored, Node, list[Bou
         if id(memory.pointer) in elsewhere:  # such as x + x.T: completed before the first element is overwritten
             node, reads = k.nests.materialize(node, bounds=wanted), set()
         pending.append((memory, node, reads, wanted))
+    if len(pending) > 1 and _are_alike(pending):
+        k.nests.copy([node for _, node, _, _ in pending], [memory for memory, *_ in pending], pending[0][3])
+        return
     while pending:
         for entry in pending:
             memory = entry[0]
@@ -213,6 +216,17 @@ def write_blocks(k: KernelContext, blocks: Sequence[tuple[Stored, Node, list[Bou
             continue
         pending.remove(entry)
         k.nests.materialize(entry[1], entry[0], entry[3])
+
+
+def _are_alike(pending: Sequence[tuple[Stored, Node, set[int], list[Bound]]]) -> bool:
+    """Returns whether choices, such as extremes and their positions, are written in blocks of one shape within equal bounds."""
+    first, _, _, wanted = pending[0]
+    limits = {(bound.dim, bound.limit.operand()) for bound in wanted}
+    return bool(first.shape) and all(
+        memory.shape == first.shape and isinstance(node, Map) and node.op == "arith.select"
+        and {(bound.dim, bound.limit.operand()) for bound in within} == limits
+        for memory, node, _, within in pending
+    )  # fmt: skip
 
 
 def lower_if(k: KernelContext, op: Any) -> None:

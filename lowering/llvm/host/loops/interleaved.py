@@ -22,8 +22,9 @@ from ..scalars import ZERO, is_constant
 from .coordinates import Bound, Coordinate, Coordinates, alignment_of, reads_memory, stride_of
 from .vector_loop import vector_loop
 
-MAX_COLUMNS = 16
-"""The most elements of rows of which each lane has one; fewer where registers do not hold twice as many vectors."""
+MAX_COLUMNS = 32
+"""The most elements of rows of which each lane has one, of columns of which each is computed otherwise: choosing between them
+takes twenty times as long as to store and load them again. Of others half as many, and fewer where these fill registers."""
 _FEW_COLUMNS = {1: 7, 2: 3}
 """The most columns of elements of so many bytes that short vectors compute one by one though rows of operands are as short."""
 
@@ -37,7 +38,8 @@ def interleaved(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence
     along, across = long[-2:]
     limits = [bound.limit for bound in bounds if bound.dim == across]
     columns = min([shape[across], *[limit.number for limit in limits if is_constant(limit)]])
-    most = min(MAX_COLUMNS, ev.target.registers // 2)
+    few = min(MAX_COLUMNS // 2, ev.target.registers // 2)
+    most = MAX_COLUMNS if _chooses(value, across, ev) else few
     if not all(is_constant(limit) for limit in limits) or not 2 <= columns <= most:
         return None
     if stride_of(pointers, across) != 1 or stride_of(pointers, along) != columns:
@@ -49,10 +51,24 @@ def interleaved(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence
     return Interleaved(ev, pointers, value, bounds, (along, across), columns)
 
 
-def read_along(ev: Evaluator, value: Node, along: int, across: int) -> list[bool] | None:
+def _chooses(value: Node, across: int, ev: Evaluator) -> bool:
+    """Returns whether a value is computed otherwise for some columns than for others."""
+    stack, seen = [value], set[int]()
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen and isinstance(node, Map):
+            seen.add(id(node))
+            if node.op == "arith.select" and across in ev.depends(node.operands[0]):
+                return True
+            stack.extend(node.operands)
+    return False
+
+
+def read_along(ev: Evaluator, value: Node, along: int, across: int, far: int = 0) -> list[bool] | None:
     """Returns for all that a value reads whether it lies along rows alone; None where that is not read in vectors along rows.
 
     It is the same for all rows, or its rows are at even distances: those of planes at any, others at few elements.
+    far: up to so many, where elements are read one by one.
     """
     found: list[bool] = []
     for node, row, column in _leaves(ev, value, along, across):
@@ -66,7 +82,7 @@ def read_along(ev: Evaluator, value: Node, along: int, across: int) -> list[bool
         is_plane = column is None or stride_of(node.pointers, column) != 1
         step, size = stride_of(node.pointers, row), memory_size(node.pointers.pointee)
         is_near = are_in_pieces(ev.f.module, size, step or 0, few=True) or are_few_apart(ev.f.module, size, step or 0, [], ZERO)
-        if step != 1 and not is_plane and not is_near:
+        if step != 1 and not is_plane and not is_near and not 1 < (step or 0) <= far:
             return None
         found.append(is_plane)
     return found

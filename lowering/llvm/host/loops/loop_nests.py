@@ -14,14 +14,12 @@ from functools import partial
 
 from .....promotion.errors import UnsupportedError
 from ....target import CACHE_LINE
-from ...elementwise import (
-    memory_size,
-    to_memory,
-)
-from ...halves import HIGH, JOINED, LOW
+from ...elementwise import memory_size, to_memory
+from ...halves import HIGH, JOINED, LOW, within_registers
 from ...ir import mangle
 from ...masks.accesses import store_lanes
 from ...values import TRUE, V, const, i32, lanes, vector
+from ..codes.halves import are_alone
 from ..evaluate import Evaluator
 from ..masks.interiors import Piece, known_in, pieces_of_rows, visit_pieces
 from ..masks.lane_masks import only_first_lane
@@ -35,6 +33,7 @@ from ..memory.transpose import (
 )
 from ..nodes import Affine, Flattened, Load, Map, Node, Pointers, Splat, Stored, View, cost, dense
 from ..scalars import ZERO, is_constant
+from ..scratch.reads import written_apart
 from ..scratch.unwritten_lanes import clear_unwritten
 from .coordinates import (
     Bound,
@@ -50,6 +49,7 @@ from .coordinates import (
 from .flat import Flattener, flat_memory, is_deep
 from .interleaved import interleaved
 from .invariants import spread
+from .moved_rows import move_rows
 from .nontemporal_stores import lies_along, reads_scratch, to_line
 from .short_rows import row_dims, short_rows
 from .unroll_and_jam import jammed
@@ -296,7 +296,7 @@ class LoopNests:
     def nest(self, shape: tuple[int, ...], bounds: Sequence[Bound], nodes: Sequence[Node],
              effect: Callable[[Coordinates, V | None], None],
              start: Callable[[Coordinates], V] | None = None, beyond: bool = False,
-             whole: bool = False, into: Stored | None = None, stored: int = 0) -> None:  # fmt: skip
+             whole: bool = False, into: Sequence[Stored] = (), stored: int = 0) -> None:  # fmt: skip
         """Runs `effect` at every coordinate within the bounds; spills values that later nests read.
 
         `start`: returns where along the vector dimension, which is missing in the coordinates, whole vectors begin.
@@ -310,7 +310,7 @@ class LoopNests:
         spilled = [(node, ev.scratch(node.shape, node.elem)) for node in self.reused_values(nodes, shape)]
         self.mark_prefetches(nodes, [node for node, _ in spilled])
         inner = self.inner_dim(shape)
-        if not spilled and start is None and into is None:
+        if not spilled and start is None and not into:
             n = min(self.lanes(nodes, inner), shape[inner])
             jam = jammed(ev, shape, inner, nodes, n, -(-n // self._vector(nodes, inner)))
             if jam is not None:
@@ -355,7 +355,7 @@ class LoopNests:
                     return
                 once = unroll == 1 and not whole and self._is_long(nodes) and ev.target.has("avx512f")  # masks are free
                 vector_loop(ev, shape[inner], bounds, inner, n, unroll, body, (), first, beyond, once, rest)
-            written = [memory for _, memory in spilled] + ([] if into is None else [into])
+            written = [*[memory for _, memory in spilled], *into]
             clear_unwritten(ev, written, coordinates, inner, bounds, rest)
         for node, memory in spilled:
             self.spill(node, memory, bounds)
@@ -367,6 +367,8 @@ class LoopNests:
             return
         bounds, rest = decompose_mask(mask)
         if not rest and copy_transposed(ev, pointers, value, bounds, streaming):
+            return
+        if not rest and move_rows(ev, self.outer, pointers, value, bounds):
             return
         rows = None if rest else short_rows(ev, pointers, value, bounds, self._vector([value]))
         if rows is not None and not rows.chooses and self._store_short_rows(pointers, value, bounds, streaming):
@@ -383,14 +385,12 @@ class LoopNests:
             return
         if not rest and self._store_short_rows(pointers, value, bounds, streaming):
             return
-        nodes = [value, *rest]
-        if pointers.rest is not None:
-            nodes.append(pointers.rest)
+        nodes = [value, *rest, *([] if pointers.rest is None else [pointers.rest])]
         is_of_halves = isinstance(value, Map) and value.op == JOINED and ev.target.has_short_vectors
+        is_alone = is_of_halves and len(nodes) == 1 and are_alone(value, ev.replacement, ev.target)
         elem = "i32" if is_of_halves else pointers.pointee  # whose lanes fill a register
         anchor = Load(pointers.shape, elem, pointers, None, None)  # hoists the row pointer
-        size, align = memory_size(pointers.pointee), alignment_of(pointers)
-        inner = self.inner_dim(pointers.shape)
+        size, align, inner = memory_size(pointers.pointee), alignment_of(pointers), self.inner_dim(pointers.shape)
         contiguous = ev.is_affine(pointers, inner) and stride_of(pointers, inner) == 1
         past = streaming and contiguous and not rest and self._fills_lines(pointers, inner)
         # The end of a row that begins anywhere is written to the caches, in a line of which the rest would go past them.
@@ -410,7 +410,8 @@ class LoopNests:
                 guard = condition if guard is None else f.binary("and", f.splat(guard, n), condition)
             dim = next((d for d, c in enumerate(here) if c is not None and c.lanes > 1), None)
             n = 1 if dim is None else here[dim].lanes  # type: ignore[union-attr]
-            data = to_memory(f, f.splat(ev.at(value, here, tail), n), pointers.pointee)
+            with within_registers(f, is_alone and not self.reused_values([value], pointers.shape)):
+                data = to_memory(f, f.splat(ev.at(value, here, tail), n), pointers.pointee)
             if dim is None or (ev.is_affine(pointers, dim) and stride_of(pointers, dim) == 1):
                 pointer = ev.pointer_at(pointers, here, dim)
                 if dim is None:
@@ -516,7 +517,7 @@ class LoopNests:
         if isinstance(node, Load) and id(node) not in ev.replacement and self._is_shuffled(node):
             self._in_runs(node, memory, bounds)
             return memory
-        self._copy(node, memory, bounds)
+        self.copy([node], [memory], bounds)
         return memory
 
     def _copy_flat(self, node: Node, memory: Stored) -> bool:
@@ -525,20 +526,21 @@ class LoopNests:
         data = None if flat is None or line is None else flat.node(node)
         if data is None or line is None:
             return False
-        self._copy(data, line, ())
+        self.copy([data], [line], ())
         return True
 
-    def _copy(self, node: Node, memory: Stored, bounds: Sequence[Bound]) -> None:
-        ev = self.ev
+    def copy(self, nodes: Sequence[Node], memories: Sequence[Stored], bounds: Sequence[Bound]) -> None:
+        """Evaluates blocks of one shape into scratch, all of them at a position before one is written there."""
+        ev, targets = self.ev, [written_apart(self.ev, *each) for each in zip(nodes, memories, strict=True)]
 
         def write(here: Coordinates, tail: V | None) -> None:
-            ev.write_scratch(memory, here, ev.at(node, here, tail))
+            for target, value in zip(targets, [ev.at(node, here, tail) for node in nodes], strict=True):
+                ev.write_scratch(target, here, value)
 
-        beyond = bool(bounds)
-        if beyond:  # values that were spilled only within bounds may be loaded again
-            spilled = [found for found, (_, _, within) in ev.replacement.items() if not within]
-            beyond = not reads_memory(node, scratch=False, kept=spilled)
-        self.nest(node.shape, bounds, [node], write, beyond=beyond, into=memory)
+        # Values that were spilled only within bounds may be loaded again.
+        spilled = [found for found, (_, _, within) in ev.replacement.items() if not within]
+        beyond = bool(bounds) and not any(reads_memory(node, scratch=False, kept=spilled) for node in nodes)
+        self.nest(nodes[0].shape, bounds, nodes, write, beyond=beyond, into=memories)
 
     def _is_shuffled(self, load: Load) -> bool:
         """Whether rows are read through computed offsets, such as `column % n`, which are the same in every row."""
@@ -558,7 +560,7 @@ class LoopNests:
         for label, node in ((run, straight), (apart, load)):
             f.start(label)
             with ev.scope():
-                self._copy(node, memory, bounds)
+                self.copy([node], [memory], bounds)
             f.branch(done)
         f.start(done)
 

@@ -47,7 +47,7 @@ _COMPARE = {
 }  # fmt: skip
 
 
-class _NotReadError(Exception):
+class NotReadError(Exception):
     """A value is not read in vectors of several rows."""
 
 
@@ -151,6 +151,33 @@ def _extent(size: int, bounds: Sequence[Bound], dim: int) -> int | None:
     return min([size, *[integer(limit) for limit in limits]]) if all(is_constant(limit) for limit in limits) else None
 
 
+def by_column(node: Node, inner: Sequence[int | None], positions: Sequence[tuple[int, ...]]) -> list[int]:
+    """Returns the values of a condition, or of a position, by columns, whose positions along the inner dimensions are given.
+
+    Raises `NotReadError` where they are not known.
+    """
+    match node:
+        case Splat() if is_constant(node.value):
+            return [integer(node.value)] * len(positions)
+        case Affine() if is_constant(node.base):
+            known = {dim: step for dim, step in enumerate(node.coefficients) if step is not None}
+            if known.keys() <= {*inner} and all(is_constant(step) for step in known.values()):
+                steps = [0 if dim is None or dim not in known else integer(known[dim]) for dim in inner]
+                values = [integer(node.base) + sum(map(operator.mul, steps, position)) for position in positions]
+                return [wrapped(value, register_element(node.elem)) for value in values]
+        case View():
+            through = [node.dims.index(d) if d is not None and d in node.dims else None for d in inner]
+            return by_column(node.source, through, positions)
+        case Map(op="arith.cmpi") if node.attrs["predicate"] in _COMPARE:
+            compare = _COMPARE[node.attrs["predicate"]]
+            sides = [by_column(operand, inner, positions) for operand in node.operands]
+            return [int(compare(left, right)) for left, right in zip(*sides, strict=True)]
+        case Map(op="arith.andi") if node.elem == "i1":
+            sides = [by_column(operand, inner, positions) for operand in node.operands]
+            return [left & right for left, right in zip(*sides, strict=True)]
+    raise NotReadError
+
+
 def short_rows(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound], lanes: int) -> ShortRows | None:
     """Returns how to store a block of rows of fewer elements than there are lanes; None for any other."""
     for dims in row_dims(ev, pointers, bounds):
@@ -162,7 +189,7 @@ def short_rows(ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[
         found = ShortRows(ev, pointers, value, bounds, dims, lanes)
         try:
             found.check()
-        except _NotReadError:
+        except NotReadError:
             continue
         return found
     return None
@@ -208,7 +235,7 @@ class ShortRows:
             seen.add((id(node), where.row, where.inner))
             kept = self.ev.replacement.get(id(node))
             if kept is not None and kept[2]:
-                raise _NotReadError
+                raise NotReadError
             node = node if kept is None else kept[1]
             match node:
                 case Map():
@@ -224,9 +251,9 @@ class ShortRows:
                     if isinstance(node, Load) and node.other is not None:
                         stack.append((node.other, where))
                 case _:
-                    raise _NotReadError
+                    raise NotReadError
         if not reads:
-            raise _NotReadError
+            raise NotReadError
 
     def _varies(self, node: Node, where: _Location) -> bool:
         return not self.ev.depends(node).isdisjoint((where.row, *where.inner))
@@ -242,11 +269,11 @@ class ShortRows:
         offsets = [sum(map(operator.mul, steps, position)) for position in self._positions]
         read = _Read(row, tuple(offsets), is_on)
         if row < 0 or self._reads.get(id(node), read) != read:
-            raise _NotReadError
+            raise NotReadError
         for each in self._vectors:
             lanes = [lane for lane in self._offsets(read, each) if lane is not None]
             if lanes and max(lanes) - min(lanes) >= _REACH * self.lanes:
-                raise _NotReadError
+                raise NotReadError
         self._reads[id(node)] = read
         self.chooses = self.chooses or not all(is_on)
 
@@ -255,12 +282,12 @@ class ShortRows:
             return 0
         coefficient, rest = pointers.offset.coefficients[dim], pointers.rest
         if rest is not None and (dim in self.ev.depends(rest) or reads_memory(rest)):
-            raise _NotReadError
+            raise NotReadError
         if coefficient is None:
             return 0
         step = stride_of(pointers, dim)
         if step == 0 or memory_size_of(pointers.unit) != memory_size(pointers.pointee):
-            raise _NotReadError
+            raise NotReadError
         return step
 
     def _columns_read(self, node: Load, where: _Location) -> tuple[bool, ...]:
@@ -270,44 +297,25 @@ class ShortRows:
         for bound in bounds:
             if bound.dim == where.row:
                 if bound.limit.operand() not in self._implied:
-                    raise _NotReadError
+                    raise NotReadError
             elif bound.dim in where.inner and is_constant(bound.limit):
                 at, limit = where.inner.index(bound.dim), integer(bound.limit)
                 on = [is_on and position[at] < limit for is_on, position in zip(on, self._positions, strict=True)]
             else:
-                raise _NotReadError
+                raise NotReadError
         for part in rest:
             on = [is_on and bool(value) for is_on, value in zip(on, self._by_column(part, where), strict=True)]
         if not any(on):
-            raise _NotReadError
+            raise NotReadError
         return tuple(on)
 
     def _by_column(self, node: Node, where: _Location) -> list[int]:
-        """Returns the values of a condition, or of a position, by columns, where they are known."""
-        match node:
-            case Splat() if is_constant(node.value):
-                return [integer(node.value)] * self.columns
-            case Affine() if is_constant(node.base):
-                known = {dim: step for dim, step in enumerate(node.coefficients) if step is not None}
-                if known.keys() <= {*where.inner} and all(is_constant(step) for step in known.values()):
-                    steps = [0 if dim is None or dim not in known else integer(known[dim]) for dim in where.inner]
-                    values = [integer(node.base) + sum(map(operator.mul, steps, position)) for position in self._positions]
-                    return [wrapped(value, register_element(node.elem)) for value in values]
-            case View():
-                return self._by_column(node.source, where.through(node))
-            case Map(op="arith.cmpi") if node.attrs["predicate"] in _COMPARE:
-                compare = _COMPARE[node.attrs["predicate"]]
-                sides = [self._by_column(operand, where) for operand in node.operands]
-                return [int(compare(left, right)) for left, right in zip(*sides, strict=True)]
-            case Map(op="arith.andi") if node.elem == "i1":
-                sides = [self._by_column(operand, where) for operand in node.operands]
-                return [left & right for left, right in zip(*sides, strict=True)]
-        raise _NotReadError
+        return by_column(node, where.inner, self._positions)
 
     def _is_by_column(self, condition: Node, where: _Location) -> bool:
         try:
             return len(set(self._by_column(condition, where))) > 1
-        except _NotReadError:
+        except NotReadError:
             return False
 
     def _offsets(self, read: _Read, at: _Vector) -> list[int | None]:

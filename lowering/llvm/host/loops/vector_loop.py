@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ...values import V, integer, is_integer
 from ..evaluate import Evaluator
@@ -11,6 +12,14 @@ from .coordinates import Bound, Coordinate
 
 Body = Callable[[Coordinate, V | None, list[V]], list[V]]
 """Takes a position, the lanes to visit (None: all) and the carried values; returns the new ones."""
+
+
+class Pieces(NamedTuple):
+    """How a long loop is cut: at most so many positions are carried from one to the next, each piece begins with what the loop
+    is given, and `join` makes what is carried of all pieces before, of this one, and of where it begins."""
+
+    length: int
+    join: Callable[[list[V], list[V], V], list[V]]
 
 
 def vector_loop(
@@ -26,6 +35,7 @@ def vector_loop(
     beyond: bool = False,
     once: bool = False,
     rest: int = 0,
+    pieces: Pieces | None = None,
 ) -> list[list[V]]:
     """Visits one dimension in vectors of `n` lanes, `unroll` at a time, each with its own copy of the carried values.
 
@@ -33,6 +43,7 @@ def vector_loop(
     beyond: positions beyond the bounds may be visited as well, as far as the dimension goes, so that no rest is left.
     once: the body is long: if the bounds are not known there is one loop under lane masks, and none for the rest.
     rest: the lanes under a mask, if fewer; nothing is carried then.
+    pieces: where the dimension is known, and longer; what is left over is carried from the last one on.
     Returns the final copies.
     """
     f, s = ev.f, ev.s
@@ -66,18 +77,31 @@ def vector_loop(
         left = s.round_down(left, step) if step & (step - 1) == 0 else s.mul(s.floor_div(left, step), s.constant(step))
     main = s.add(start, left)
     if not is_integer(main, 0):
+        width, count_of = len(carry), len(copies)
+
+        def visited(low: V, high: V, flat: Sequence[V]) -> list[V]:
+            with f.loop(low, high, step, flat, at_least_once=static is not None) as state, ev.scope():
+                following: list[V] = []
+                for u in range(count_of):
+                    mine = state.values[u * width : (u + 1) * width]
+                    if u < unroll:
+                        mine = body(Coordinate(state.index, u * n, n, loop), None, mine)
+                    following += mine
+                state.next = following
+            return list(state.results)
+
         flat = [v for copy in copies for v in copy]
-        with f.loop(start, main, step, flat, at_least_once=static is not None) as state, ev.scope():
-            width = len(carry)
-            following: list[V] = []
-            for u in range(len(copies)):
-                mine = state.values[u * width : (u + 1) * width]
-                if u < unroll:
-                    mine = body(Coordinate(state.index, u * n, n, loop), None, mine)
-                following += mine
-            state.next = following
-        width = len(carry)
-        copies = [state.results[u * width : (u + 1) * width] for u in range(len(copies))]
+        piece = 0 if pieces is None else max(1, pieces.length // step) * step
+        if pieces is None or static is None or integer(main) <= piece:
+            flat = visited(start, main, flat)
+        else:
+            with f.loop(start, main, piece, flat, at_least_once=True) as outer, ev.scope():
+                high = s.min(s.add(outer.index, s.constant(piece)), main)
+                found = visited(outer.index, high, [*carry] * count_of)
+                joined = [(outer.values[i : i + width], found[i : i + width]) for i in range(0, len(found), width)]
+                outer.next = [v for one, other in joined for v in pieces.join(list(one), list(other), outer.index)]
+            flat = list(outer.results)
+        copies = [flat[u * width : (u + 1) * width] for u in range(count_of)]
     if is_whole:
         return copies
     if static is None:

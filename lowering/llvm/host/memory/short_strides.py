@@ -3,8 +3,9 @@
     stride 3, 16 bytes:   a b c a b c a b c a b c a b c a │ b c a b … │ … a        three loads, the last one ends at the last a
                           one shuffle of each of them, within 16 bytes, and two `or`s
 
-Both halves of a register hold such a group of their own, so that no shuffle crosses them. Nothing beyond the last element is
-read. Under a mask elements are read one by one, as they are at the end of a row.
+Both halves of a register hold such a group of their own, so that no shuffle crosses them. Every second byte is half of a number
+of 16 bits, and every second one of these of 32. Nothing beyond the last element is read. Under a mask elements
+are read one by one, as they are at the end of a row.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from ...ir import Function
 from ...masks.accesses import gather_lanes, known_lanes
 from ...module import Module
-from ...values import V, bits, element, i64, lanes, vector, zero
+from ...values import V, bits, const, element, i64, lanes, vector, zero
 
 LANE = 16
 """Bytes within which shuffles are cheap."""
@@ -60,6 +61,8 @@ def _loaded(f: Function, pointer: V, type_: str, stride: int, align: int) -> V:
         for lane in range(n):
             found = f.insert(found, f.load(item, f.gep(pointer, lane * stride, item), align), lane)
         return found
+    if stride == 2 and item in ("i8", "i16") and n * size >= LANE:
+        return _of_pairs(f, pointer, type_, align)
     each = min(n, LANE // size)
     last = (stride - 1) * (each - 1)  # from where a piece ends at the last element
     starts = [min(number * each, last) for number in range(stride - 1)] + [last]
@@ -75,6 +78,18 @@ def _loaded(f: Function, pointer: V, type_: str, stride: int, align: int) -> V:
         number = min(position // each, stride - 1)
         wanted.append((number, lane // each * each + position - starts[number]))
     return picked(f, pieces, wanted)
+
+
+def _of_pairs(f: Function, pointer: V, type_: str, align: int) -> V:
+    """Emits the loads of every second element: the lower halves of pairs, and the upper ones of those that end with the last
+    element. Where what follows has twice the bits, as sums of bytes do, nothing is left of the conversion."""
+    size, half = bits(element(type_)), lanes(type_) // 2
+    pair = vector(f"i{2 * size}", half)
+    first = f.load(pair, pointer, align)
+    second = f.load(pair, f.gep(pointer, 2 * half - 1, element(type_)), align)
+    lower = f.binary("and", first, f.splat(const((1 << size) - 1, f"i{2 * size}"), half))
+    upper = f.binary("lshr", second, f.splat(const(size, f"i{2 * size}"), half))
+    return f.cast("trunc", f.concatenated([lower, upper]), type_)
 
 
 def picked(f: Function, vectors: Sequence[V], wanted: Sequence[tuple[int, int]]) -> V:

@@ -6,7 +6,7 @@ A chunk of a long row starts from a carry, and leaves one. Block programs say so
     sums = scan(started)
     carry = reduce(select(position == last, sums, neutral))
 
-Lanes that are rows take the carry before their first element, and have the next one after the last.
+Lanes that are rows take the carry before their first element, and have the next one after the last. So does a line of integers.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from ..loops.coordinates import Coordinate
 from ..memory.only_stores import is_near
 from ..nodes import Node, Pointers, Splat, Stored
 from .combine import Combine
+from .line_scans import LineScan
+from .loops import scan
 from .row_scans import Carried, RowScan
 
 
@@ -38,25 +40,31 @@ def defer(k: KernelContext, op: Operation, axis: int, combine: Combine, reverse:
         start, operand = k.node(started.carry), k.node(started.terms)
         if axis in k.ev.depends(start):
             return False
-    rows = RowScan.of(k.nests, [operand], axis, combine, reverse)
-    if rows is None:
+    found = RowScan.of(k.nests, [operand], axis, combine, reverse) or LineScan.of(k.nests, [operand], combine, reverse)
+    if found is None:
         return False
-    ends = None
-    if readers.end is not None:
-        shape = shape_of(readers.end.results[0].type)
-        padding = readers.padding
-        if padding is None or constant(constant_value(padding), rows.elem) != rows.neutral or not shape:
+    ends, end, padding = None, readers.end, readers.padding
+    if end is not None:
+        shape = shape_of(end.results[0].type)
+        if padding is None or constant(constant_value(padding), found.elem) != found.neutral:
             return False
-        ends = k.ev.scratch(shape, rows.elem)
-        k.taken[readers.end] = ends
-        k.define(op.results[0], Splat(rows.shape, rows.elem, rows.neutral))  # the reduction is not evaluated
-    rows.carried = Carried(start, ends)
-    k.deferred[op.results[0]] = _Deferred(k, op, rows)
+        if isinstance(found, RowScan):
+            if not shape:
+                return False
+            ends = k.ev.scratch(shape, found.elem)
+        k.taken[end] = ends
+        k.define(op.results[0], Splat(found.shape, found.elem, found.neutral))  # the reduction is not evaluated
+    if isinstance(found, RowScan):
+        found.carried = Carried(start, ends)
+        k.deferred[op.results[0]] = _DeferredRows(k, op, found)
+    else:
+        found.start, found.is_carried = start, end is not None
+        k.deferred[op.results[0]] = _DeferredLine(k, op, found, end)
     return True
 
 
-class _Deferred:
-    """A scan that is emitted when its result is stored."""
+class _DeferredRows:
+    """A scan of rows that is emitted when its result is stored."""
 
     def __init__(self, k: KernelContext, op: Operation, rows: RowScan) -> None:
         self.k, self.op, self.rows, self.location = k, op, rows, k.f.location
@@ -68,6 +76,32 @@ class _Deferred:
         stored = self.rows.store(pointers, mask, streaming)
         if not stored:
             k.define(result, self.rows.into_scratch(k.limits(result)))
+        k.f.location = here
+        if not stored:
+            k.nests.store(pointers, k.node(result), mask, streaming)
+
+
+class _DeferredLine:
+    """A scan of one line that is emitted when its result is stored; end: the reduction that takes its last element."""
+
+    def __init__(self, k: KernelContext, op: Operation, line: LineScan, end: Operation | None) -> None:
+        self.k, self.op, self.line, self.end, self.location = k, op, line, end, k.f.location
+
+    def __call__(self, pointers: Pointers, mask: Node | None, streaming: bool) -> None:
+        """Emits the scan and its store."""
+        k, line, here, result = self.k, self.line, self.k.f.location, self.op.results[0]
+        k.f.location = self.location
+        stored = line.store(pointers, mask, streaming)
+        last = line.end
+        if not stored:
+            started = None if line.start is None else (line.start, line.operand)
+            (node,) = scan(k.nests, [line.operand], 0, line.combine, False, k.limits(result), started)
+            k.define(result, node)
+            if self.end is not None:
+                last = k.ev.at(node, (Coordinate(k.ev.s.constant(line.shape[0] - 1)),))
+        if self.end is not None and last is not None:
+            k.taken[self.end] = taken = Splat((), line.elem, last)
+            k.define(self.end.results[0], taken)
         k.f.location = here
         if not stored:
             k.nests.store(pointers, k.node(result), mask, streaming)

@@ -2,7 +2,8 @@
 
 A pass over pairs of values and 64-bit positions takes half a vector at a time, and every step waits for the one before it.
 Lines with a NaN, and those in which nothing beats the neutral value, are looked through once more. Where vectors are short and
-lines are long, lanes keep no positions: the extreme is found first, and then where it is, up to the vectors that have it.
+lines are long, lanes keep no positions, but of pieces of the line: the extreme is found first, and then where it is in a piece,
+up to the vectors that have it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ...values import TRUE, V, const, i64, is_float, lanes, vector
 from ..loops.coordinates import Bound, Coordinate, Coordinates, decompose_mask
 from ..loops.invariants import spread
 from ..loops.loop_nests import LoopNests
-from ..loops.vector_loop import vector_loop
+from ..loops.vector_loop import Pieces, vector_loop
 from ..masks.carried_masks import all_hold, carried
 from ..nodes import Affine, Map, Node, Splat, Stored, cost
 from ..scalars import ZERO, is_constant
@@ -27,6 +28,8 @@ from .extremes import halves
 
 SEARCHED = 4
 """Vectors that are looked at before a branch."""
+PIECE = 2048
+"""Elements of a piece of a long line: which one has the extreme is known when it is looked for."""
 PAST_END = 2**63 - 1
 """The position of what a mask leaves out: after all others."""
 _FLOATS = (
@@ -43,13 +46,15 @@ _INTEGER_ELEMENTS = ("i64", "i32", "i16", "i8")
 
 
 @dataclass(frozen=True, slots=True)
-class _Extreme:
+class Extreme:
+    """Which extreme a region keeps, of signed numbers or others, and what no number is beyond."""
+
     greater: bool
     signed: bool
     neutral: float | int
 
 
-def _extreme(combine: Combine, elem: str) -> _Extreme | None:
+def extreme_of_region(combine: Combine, elem: str) -> Extreme | None:
     """Returns which extreme a region keeps; None for another region."""
     floats = elem in _FLOAT_ELEMENTS
     if not floats and elem not in _INTEGER_ELEMENTS:
@@ -73,10 +78,10 @@ def _extreme(combine: Combine, elem: str) -> _Extreme | None:
             return None
     greater = relation[1:] == "gt"
     if floats:
-        return _Extreme(greater, True, -math.inf if greater else math.inf)
+        return Extreme(greater, True, -math.inf if greater else math.inf)
     bits, signed = int(elem[1:]), relation[0] == "s"
     least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
-    return _Extreme(greater, signed, least if greater else most)
+    return Extreme(greater, signed, least if greater else most)
 
 
 def reduce_positions(
@@ -85,12 +90,12 @@ def reduce_positions(
     """Finds the extreme of each line along the vector dimension and its first position; None where this does not apply."""
     if len(operands) != 2 or operands[1].elem != "i64" or axis != nests.inner_dim(operands[0].shape):
         return None
-    extreme = _extreme(combine, operands[0].elem)
+    extreme = extreme_of_region(combine, operands[0].elem)
     if extreme is None:
         return None
-    values = _inside(operands[0], constant(extreme.neutral, operands[0].elem))
-    positions = _inside(operands[1], const(PAST_END, "i64"))
-    if values is None or positions is None or not _rises(positions[0], axis):
+    values = inside(operands[0], constant(extreme.neutral, operands[0].elem))
+    positions = inside(operands[1], const(PAST_END, "i64"))
+    if values is None or positions is None or not rises(positions[0], axis):
         return None
     (source, bounds), (numbers, same) = values, positions
     if {(b.dim, b.limit.operand()) for b in bounds} != {(b.dim, b.limit.operand()) for b in same}:
@@ -98,7 +103,7 @@ def reduce_positions(
     return _Search(nests, operands, axis, extreme).run(source, numbers, bounds, wanted)
 
 
-def _inside(node: Node, outside: V) -> tuple[Node, list[Bound]] | None:
+def inside(node: Node, outside: V) -> tuple[Node, list[Bound]] | None:
     """Splits `select(mask, x, outside)` into x and bounds, of which what has no mask has none; None for other masks."""
     if not isinstance(node, Map) or node.op != "arith.select":
         return node, []
@@ -107,7 +112,8 @@ def _inside(node: Node, outside: V) -> tuple[Node, list[Bound]] | None:
     return None if rest or not isinstance(padding, Splat) or padding.value != outside else (inside, bounds)
 
 
-def _rises(node: Node, axis: int) -> bool:
+def rises(node: Node, axis: int) -> bool:
+    """Returns whether integers grow along an axis, by the same at each step."""
     if not isinstance(node, Affine):
         return False
     step = node.coefficients[axis]
@@ -115,7 +121,7 @@ def _rises(node: Node, axis: int) -> bool:
 
 
 class _Search:
-    def __init__(self, nests: LoopNests, operands: Sequence[Node], axis: int, extreme: _Extreme) -> None:
+    def __init__(self, nests: LoopNests, operands: Sequence[Node], axis: int, extreme: Extreme) -> None:
         self.nests, self.ev, self.f = nests, nests.ev, nests.ev.f
         self.axis, self.extreme = axis, extreme
         self.shape, self.elem = operands[0].shape, operands[0].elem
@@ -135,6 +141,8 @@ class _Search:
             for memory, outside in zip(memories, nothing, strict=False):
                 nests.materialize(Splat(kept, memory.elem, outside), memory)  # lines that are not visited are read, too
         n = min(ev.lanes_for(self.elem, self.index), shape[axis])
+        if self.elem in _INTEGER_ELEMENTS and self._is_searched_apart(full := ev.lanes_for(self.elem)):
+            n = full
         with ExitStack() as stack:
             coordinates = nests.outer(stack, shape, axis, [*bounds, *wanted], [source])
 
@@ -142,11 +150,11 @@ class _Search:
                 return tuple([coordinate if d == axis else c for d, c in enumerate(coordinates)])
 
             spread(ev, [source], tuple(coordinates), n)
-            best, found = self._best(source, at, bounds, n)
+            best, found, begin = self._best(source, at, bounds, n)
             cell = f.alloca(self.index)
             f.store(found, cell, 1)
             with f.when(f.icmp("eq", found, self._beyond())):
-                f.store(self._first(source, at, bounds, n, best), cell, 1)
+                f.store(self._first(source, at, bounds, n, best, begin), cell, 1)
             found = f.load(self.index, cell, 1)
             there = f.icmp("ne", found, self._beyond())
             where = found if self.index == "i64" else f.cast("sext", found, "i64")
@@ -181,8 +189,8 @@ class _Search:
 
     def _best(
         self, source: Node, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], n: int
-    ) -> tuple[V, V]:
-        """Returns the extreme of a line, NaN where it has one, and where it is first, if that is known."""
+    ) -> tuple[V, V, V]:
+        """Returns the extreme of a line, NaN where it has one, where it is first if that is known, and where to look for it."""
         nests, ev, f = self.nests, self.ev, self.f
         floats = self.elem in _FLOAT_ELEMENTS
 
@@ -195,17 +203,25 @@ class _Search:
                 value = f.select(mask, value, neutral)
             beats = self._beats(value, state[0])
             new = [f.select(beats, value, state[0])]
-            if not apart:
-                new.append(f.select(beats, f.splat(self._start(coordinate), n), state[1]))
+            new.append(state[1] if apart else f.select(beats, f.splat(self._start(coordinate), n), state[1]))
             if floats:
                 low, high = (value, value) if wide == n else halves(f, value, n)
                 new.append(f.binary("and", state[-1], carried(ev, f.fcmp("ord", low, high))))
             return new
 
         neutral, beyond = constant(self.extreme.neutral, self.elem, wide), f.splat(self._beyond(), n)
-        first = [neutral, *([] if apart else [beyond]), *([carried(ev, const(True, vector("i1", n)))] if floats else [])]
+        def join(one: list[V], other: list[V], begin: V) -> list[V]:
+            beats = self._beats(other[0], one[0])
+            start = begin if self.index == "i64" else f.cast("trunc", begin, "i32")
+            both = [f.select(beats, other[0], one[0]), f.select(beats, f.splat(start, wide), one[1])]
+            return [*both, f.binary("and", one[2], other[2])] if floats else both
+
+        start = f.splat(const(0, self.index), wide) if apart else beyond
+        first = [neutral, start, *([carried(ev, const(True, vector("i1", n)))] if floats else [])]
         unroll = max(1, nests.unroll([source], self.shape[self.axis] // n) // (wide // n))
-        copies = vector_loop(ev, self.shape[self.axis], bounds, self.axis, wide, unroll, body, first)
+        count, _ = ev.extent(self.shape[self.axis], bounds, self.axis)
+        pieces = Pieces(PIECE, join) if apart and is_constant(count) and count.number > PIECE else None
+        copies = vector_loop(ev, self.shape[self.axis], bounds, self.axis, wide, unroll, body, first, pieces=pieces)
         best = copies[0][0]
         for other in copies[1:]:
             best = f.select(self._beats(other[0], best), other[0], best)
@@ -216,18 +232,29 @@ class _Search:
             best = f.select(self._beats(low, high), low, high)
         target, ramp = f.splat(best, n), f.iota(n, self.index)
         found = beyond
+        begin = self._begin(copies, best, wide) if pieces is not None else ZERO
         for value, start, *_ in [] if apart else copies:  # what nothing was beyond began nowhere
             same = f.fcmp("oeq", value, target) if floats else f.icmp("eq", value, target)
             some = f.binary("and", same, f.icmp("ne", start, beyond))
             found = f.select(some, f.smin(found, f.add(start, ramp)), found)
         position = self._beyond() if apart else f.intrinsic("vector.reduce.smin", [found], self.index) if n > 1 else found
         if not floats:
-            return best, position
+            return best, position, begin
         flags = copies[0][-1]
         for other in copies[1:]:
             flags = f.binary("and", flags, other[-1])
         only = all_hold(ev, flags)
-        return f.select(only, best, constant(math.nan, best.type)), f.select(only, position, self._beyond())
+        best, position = f.select(only, best, constant(math.nan, best.type)), f.select(only, position, self._beyond())
+        return best, position, f.select(only, begin, ZERO)
+
+    def _begin(self, copies: Sequence[Sequence[V]], best: V, n: int) -> V:
+        """Returns where the first piece of a line begins that has its extreme."""
+        f, target, found = self.f, self.f.splat(best, n), self.f.splat(self._beyond(), n)
+        for value, start, *_ in copies:
+            same = f.fcmp("oeq", value, target) if is_float(value.type) else f.icmp("eq", value, target)
+            found = f.select(same, f.smin(found, start), found)
+        first = f.intrinsic("vector.reduce.smin", [found], self.index)
+        return first if self.index == "i64" else f.cast("sext", first, "i64")
 
     def _is_searched_apart(self, n: int) -> bool:
         """Whether lanes keep no positions: where vectors are short and lines are not, looking for the extreme afterwards takes
@@ -235,9 +262,10 @@ class _Search:
         return self.ev.target.has_short_vectors and n > 1 and self.shape[self.axis] > 2 * SEARCHED * n
 
     def _search(
-        self, source: Node, at: Callable[[Coordinate], Coordinates], count: V, loop: int, n: int, same: Callable[[V], V]
-    ) -> tuple[V, V]:
-        """Emits a search of a line, some vectors at a time, for an element that is the `same` as its extreme.
+        self, source: Node, at: Callable[[Coordinate], Coordinates], begin: V, count: V, loop: int, n: int,
+        same: Callable[[V], V],
+    ) -> tuple[V, V]:  # fmt: skip
+        """Emits a search of a line from a position on, some vectors at a time, for an element that is its extreme (`same`).
 
         Returns where the rest of the line begins that has not so many vectors, or its end where there was one before, and the
         first one's position, beyond all positions where there was none.
@@ -249,7 +277,7 @@ class _Search:
         f.branch(head)
         f.start(head)
         here, further = V(f.fresh("c"), "i64"), V(f.fresh("c"), "i64")
-        f.emit(f"{here.operand()} = phi i64 [ 0, %{before} ], [ {further.operand()}, %{following} ]")
+        f.emit(f"{here.operand()} = phi i64 [ {begin.operand()}, %{before} ], [ {further.operand()}, %{following} ]")
         f.cond_branch(f.icmp("sle", f.add(here, i64(step)), count), look, done)
         f.start(look)
         with ev.scope():
@@ -272,14 +300,14 @@ class _Search:
         return s.min(rest, count), position
 
     def _searched(
-        self, source: Node, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], n: int, best: V
+        self, source: Node, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], n: int, best: V, begin: V
     ) -> tuple[V, V]:
         """Emits a search for the extreme of a line, or for a NaN where it has one, which no comparison but its own finds."""
         ev, f = self.ev, self.f
         count, implied = ev.extent(self.shape[self.axis], bounds, self.axis)
         target = f.splat(best, n)
         if not is_float(best.type):
-            return self._search(source, at, count, ev.open_loop(implied), n, lambda value: f.icmp("eq", value, target))
+            return self._search(source, at, begin, count, ev.open_loop(implied), n, lambda value: f.icmp("eq", value, target))
         numbers, others, done = (f.label(name) for name in ("numbers", "nans", "first"))
         f.cond_branch(f.fcmp("ord", best, best), numbers, others)
         ways: list[tuple[tuple[V, V], str]] = []
@@ -288,7 +316,7 @@ class _Search:
         ):  # fmt: skip
             f.start(label)
             with ev.scope():
-                ways.append((self._search(source, at, count, ev.open_loop(implied), n, same), f.block))
+                ways.append((self._search(source, at, begin, count, ev.open_loop(implied), n, same), f.block))
             f.branch(done)
         f.start(done)
         rest, position = (f.phi("i64", [(way[part], block) for way, block in ways]) for part in range(2))
@@ -300,8 +328,11 @@ class _Search:
             return self.f.icmp("eq", value, target)
         return self.f.binary("or", self.f.fcmp("oeq", value, target), self.f.fcmp("uno", value, value))
 
-    def _first(self, source: Node, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], n: int, best: V) -> V:
-        """Returns where along a line its extreme is first; beyond all positions where no element is."""
+    def _first(
+        self, source: Node, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], n: int, best: V, begin: V
+    ) -> V:
+        """Returns where along a line its extreme is first, which is no earlier than `begin`; beyond all positions where no
+        element is."""
         nests, ev, f = self.nests, self.ev, self.f
         target, ramp = f.splat(best, n), f.iota(n, self.index)
 
@@ -316,10 +347,10 @@ class _Search:
         beyond = [f.splat(self._beyond(), n)]
         if self._is_searched_apart(n):
             count, implied = ev.extent(self.shape[self.axis], bounds, self.axis)
-            begin, position = self._searched(source, at, bounds, n, best)
+            rest, position = self._searched(source, at, bounds, n, best, begin)
             first = position if self.index == "i64" else f.cast("trunc", position, "i32")
             loop = ev.open_loop(implied)
-            with f.loop(begin, count, n, [f.splat(first, n)]) as state, ev.scope():
+            with f.loop(rest, count, n, [f.splat(first, n)]) as state, ev.scope():
                 mask = ev.lane_mask(state.index, count, n)
                 state.next = body(Coordinate(state.index, 0, n, loop), mask, list(state.values))
             copies = [list(state.results)]

@@ -45,7 +45,8 @@ def _combine(k: KernelContext, op: Operation) -> Combine:
 
 def lower_reduce(k: KernelContext, op: Operation) -> None:
     if op in k.taken:  # a scan has it
-        k.define(op.results[0], k.taken[op])
+        if (taken := k.taken[op]) is not None:  # else it defines it
+            k.define(op.results[0], taken)
         return
     facts = attributes(op)
     axis = int(facts["axis"])

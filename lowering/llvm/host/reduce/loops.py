@@ -14,7 +14,7 @@ from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompos
 from ..loops.interleaved import MAX_COLUMNS, read_along
 from ..loops.invariants import spread
 from ..loops.loop_nests import LoopNests
-from ..loops.vector_loop import vector_loop
+from ..loops.vector_loop import Pieces, vector_loop
 from ..masks.carried_masks import carried
 from ..masks.padding_values import limits_along, padding_value
 from ..nodes import Load, Map, Node, Splat, Stored, cost, view
@@ -23,16 +23,23 @@ from ..scratch.unwritten_lanes import clear_last, clear_unwritten
 from .byte_sums import bytes_of, sum_bytes
 from .combine import Combine
 from .extreme_positions import reduce_positions
+from .extreme_rows import Columns, extreme_rows, extremes_within
 from .extremes import EXTREMES, IDEMPOTENT, all_joined, extreme_of, halves, joined, propagates
 from .flat import reduce_pairs
+from .line_scans import exact_neutral, scan_in_vectors
 from .row_scans import RowScan
 
 UNROLLED = 16
 """The longest axis of a reduction across rows that is unrolled."""
 SETS, LONG_SUM = 4, 64
 """Sets of sums, and the vectors from which on they take turns."""
+PIECE = 1024
+"""Elements of a long row whose sum is added to that of the others: n equal terms, taken one by one, err by n ulp."""
 _ALTERNATING = 8
 """The fewest vectors of a row of which two are reduced at a time: the last two are not full."""
+FAR, FAR_BYTES = 20, 16
+"""The most elements of a row, of bytes in the second case, of which an extreme and its position is wanted, where vectors are
+short: lanes have a row each, and load their elements one by one."""
 BESIDE = 4
 """Vectors that are reduced side by side where each row is picked by a position, or where they are short."""
 
@@ -47,12 +54,18 @@ def reduce(
     pairs = reduce_pairs(nests, operands, axis, combine)
     if pairs is not None:
         return pairs
-    side_by_side = nests.ev.target.has_short_vectors and _is_read_along_rows(nests, operands, axis, wanted)
-    found = None if side_by_side else reduce_positions(nests, operands, axis, combine, wanted)
-    if found is not None:
-        return found
+    columns = extremes_within(operands, axis, combine)
+    far = 0
+    if columns is not None and nests.ev.target.has_short_vectors:
+        far = FAR_BYTES if columns.sources[0].elem == "i8" else FAR
+    if columns is not None and not (far and _is_read_along_rows(nests, operands, axis, [*columns.bounds, *wanted], far)):
+        found = reduce_positions(nests, operands, axis, combine, wanted)
+        if found is not None:
+            return found
     neutrals, zero = _neutrals(operands, combine), _zeros(operands, combine)
     sources, bounds, zeros = _stripped(operands, neutrals, zero)
+    if columns is not None:
+        (sources, bounds, neutrals, _), zeros = columns, [False, False]
     shape = operands[0].shape
     rest = None
     if neutrals is not None and len(operands) == 1 and not any(b.dim == axis for b in bounds):
@@ -76,16 +89,16 @@ def reduce(
     if cut and memories and fills is not None:
         for operand, memory, fill in zip(operands, memories, fills, strict=True):
             nests.materialize(Splat(result_shape, operand.elem, fill), memory)
-    if (rest is None or rest.is_neutral) and _is_read_along_rows(nests, sources, axis, [*bounds, *wanted]):
+    if (rest is None or rest.is_neutral) and _is_read_along_rows(nests, sources, axis, [*bounds, *wanted], far):
         turned = [view(source, shape[::-1], (1, 0)) for source in sources]
         limits = [Bound(1 - bound.dim, bound.limit) for bound in (*bounds, *wanted)]
-        scalars = _reduce_outer(nests, turned, 0, combine, limits, starts, fills, memories, (1,), None, True)
+        scalars = _reduce_outer(nests, turned, 0, combine, limits, starts, fills, memories, (1,), None, columns, True)
     elif axis == nests.inner_dim(shape) and rest is None and (narrow := bytes_of(nests, sources, combine)) is not None:
         scalars = sum_bytes(nests, narrow, sources[0].elem, axis, bounds, wanted, memories, kept)
     elif axis == nests.inner_dim(shape) or all(shape[d] == 1 for d in kept):
         scalars = _reduce_inner(nests, sources, axis, combine, bounds, wanted, starts, memories, kept, rest)
     else:
-        scalars = _reduce_outer(nests, sources, axis, combine, [*bounds, *wanted], starts, fills, memories, kept, rest)
+        scalars = _reduce_outer(nests, sources, axis, combine, [*bounds, *wanted], starts, fills, memories, kept, rest, columns)
     if memories:
         return list(memories)
     pointer = nests.ev.s.pointer
@@ -125,15 +138,20 @@ def _stripped(
     return [node for node, _, _ in found], list(found[0][1]), [is_zero for _, _, is_zero in found]
 
 
-def _is_read_along_rows(nests: LoopNests, sources: Sequence[Node], axis: int, bounds: Sequence[Bound]) -> bool:
-    """Whether rows of a few elements are reduced that lie one after the other, so that each lane may have a row of its own."""
+def _is_read_along_rows(nests: LoopNests, sources: Sequence[Node], axis: int, bounds: Sequence[Bound], far: int) -> bool:
+    """Whether rows of a few elements are reduced that lie one after the other, so that each lane may have a row of its own.
+
+    far: the most elements of a row that are read one by one.
+    """
     ev, shape = nests.ev, sources[0].shape
     if len(shape) != 2 or axis != 1 or any(source.shape != shape for source in sources):
         return False
     count, _ = ev.extent(shape[1], bounds, 1)
-    if not is_constant(count) or not 2 <= integer(count) <= MAX_COLUMNS or shape[0] < ev.lanes_for(*nests.elements(sources)):
+    if not is_constant(count) or not 2 <= integer(count) <= max(MAX_COLUMNS, far):
         return False
-    return all(read_along(ev, source, 0, 1) is not None for source in sources)
+    if shape[0] < ev.lanes_for(*nests.elements(sources)):
+        return False
+    return all(read_along(ev, source, 0, 1, far) is not None for source in sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +290,12 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
             if extreme:
                 first = [constant(EXTREMES[str(kind)], sources[0].elem, n)]
                 first.append(carried(ev, const(True, vector("i1", flag_lanes))))
-            found = vector_loop(ev, shape[axis], bounds, axis, n, unroll, body, first * taken)
-            copies = [each[part : part + len(first)] for each in found for part in range(0, len(each), len(first))]
+            width, pieces = len(first), None
+            sets = range(0, width * taken, width)
+            if shape[axis] >= 2 * PIECE and set(combine.kinds or ()) == {"arith.addf"}:
+                pieces = Pieces(PIECE, lambda a, b, _: [v for i in sets for v in merge(a[i : i + width], b[i : i + width])])
+            found = vector_loop(ev, shape[axis], bounds, axis, n, unroll, body, first * taken, pieces=pieces)
+            copies = [each[i : i + width] for each in found for i in sets]
         else:  # no neutral element known: start from the first vector of the (unmasked) block
             here = at(Coordinate(ZERO, 0, n))
             for node, memory in saved:
@@ -323,9 +345,10 @@ def _across_lanes(nests: LoopNests, values: list[V], combine: Combine) -> list[V
 
 def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
                   starts: list[V] | None, fills: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...],
-                  rest: _Rest | None, in_place: bool = False) -> list[V]:  # fmt: skip
+                  rest: _Rest | None, pairs: Columns | None, in_place: bool = False) -> list[V]:  # fmt: skip
     """Reduces along another dimension: every lane reduces its own column, the reduced dimension is the innermost loop.
 
+    pairs: of what extremes and their positions are wanted.
     in_place: all is read where it lies, and a known number of few rows one after the other.
     """
     ev, f = nests.ev, nests.ev.f
@@ -336,7 +359,8 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
     ev.prefetching = set()  # neighbouring columns belong to other programs
     count, implied = ev.extent(shape[axis], bounds, axis)
     static = (in_place and is_constant(count)) or (is_integer(count, shape[axis]) and shape[axis] <= UNROLLED)
-    lanes_ = ev.lanes_for(*nests.elements(sources, inner))
+    extremes = extreme_rows(nests, pairs, shape[axis], count)
+    lanes_ = ev.lanes_for(*nests.elements(sources[:1] if extremes else sources, inner))
     beside, (columns, _) = _beside(ev, sources, axis, inner, static), ev.extent(shape[inner], bounds, inner)
     while beside > 1 and ev.target.has_short_vectors and is_constant(columns) and integer(columns) % (lanes_ * beside) > lanes_:
         beside //= 2  # the rest would fill few of them
@@ -355,13 +379,24 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
 
         def column(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
             def items(position: Coordinate) -> list[V]:
-                here = tuple(
-                    coordinate if d == inner else position if d == axis else c
-                    for d, c in enumerate(outer)
-                )
-                return [f.splat(ev.at(source, here, mask), n) for source in sources]
+                here = tuple(coordinate if d == inner else position if d == axis else c for d, c in enumerate(outer))
+                return [f.splat(ev.at(source, here, mask), n) for source in (sources[:1] if extremes else sources)]
 
-            if static:
+            if extremes:
+                (value,) = items(Coordinate(ZERO))
+                acc = extremes.begin(value)
+                if static:
+                    for r in range(1, steps):
+                        acc = extremes.step(acc, items(Coordinate(ev.s.constant(r)))[0], r)
+                else:
+                    loop = ev.open_loop(implied)
+                    with f.loop(1, count, 1, acc) as state, ev.scope():
+                        (value,) = items(Coordinate(state.index, 0, 1, loop))
+                        state.next = extremes.step(list(state.values), value, state.index)
+                    acc = list(state.results)
+                here = tuple(coordinate if d == inner else ORIGIN if d == axis else c for d, c in enumerate(outer))
+                acc = extremes.end(nests, acc, sources[1], here, axis)
+            elif static:
                 acc = items(Coordinate(ev.s.constant(0)))
                 if starts is not None and steps == 0:
                     acc = [f.splat(v, n) for v in starts]
@@ -416,7 +451,7 @@ def _beside(ev: Evaluator, sources: Sequence[Node], axis: int, inner: int, stati
 
 
 _LONG_SCAN, _TOGETHER = 32, 8
-"""Elements, powers of two, from which on the operands of a scan without lanes are evaluated first; elements of an iteration."""
+"""Elements, powers of two, from which on a scan without lanes evaluates its operands first; elements of an iteration."""
 
 
 def scan(
@@ -437,7 +472,7 @@ def scan(
     others = [d for d in range(len(shape)) if d != axis and shape[d] > 1]
     inner = others[-1] if others and axis != len(shape) - 1 else None
     size, together, start = shape[axis], 1, None
-    neutral = _exact_neutral(combine, operands) if inner is None and not reverse else None
+    neutral = exact_neutral(combine, operands) if inner is None and not reverse else None
     n = min(ev.lanes_for(*nests.elements(operands)), size)
     if n <= 2:
         neutral = None  # too few lanes to gain
@@ -486,7 +521,7 @@ def scan(
             if started is not None:
                 first, operands = f.splat(ev.at(started[0], (Coordinate(ev.s.constant(0)),)), n), [started[1]]
             for operand, within in _whole_or_masked(nests, operands[0], combine):
-                _scan_in_vectors(nests, operand, memories[0], axis, outer, combine, least, first, within)
+                scan_in_vectors(nests, operand, axis, outer, combine, least, first, within, memories[0])
         elif inner is None:
             run(None, None)
         else:
@@ -536,30 +571,3 @@ def _whole_or_masked(nests: LoopNests, operand: Node, combine: Combine) -> Itera
         with f.when(holds), ev.scope():
             yield node, within
         ev.replacement = kept
-
-
-def _exact_neutral(combine: Combine, operands: Sequence[Node]) -> int | None:
-    """Returns the neutral element of a scan of integers, whose order does not matter; None for other scans."""
-    if combine.kind is None or len(operands) != 1 or operands[0].elem not in ("i64", "i32", "i16", "i8"):
-        return None
-    neutral = identity(combine.kind, operands[0].elem)
-    return neutral if isinstance(neutral, int) else None
-
-
-def _scan_in_vectors(nests: LoopNests, operand: Node, memory: Stored, axis: int, outer: Sequence[Coordinate | None],
-                     combine: Combine, neutral: V, first: V, within: Sequence[Bound]) -> None:  # fmt: skip
-    """Scans along the vector dimension: each vector by itself in log2 n steps, then with all before it, `first` among them."""
-    ev, f, n, size = nests.ev, nests.ev.f, lanes(neutral.type), operand.shape[axis]
-    loop = ev.open_loop({bound.limit.operand() for bound in within})
-    with f.loop(0, size, n, [first], at_least_once=True) as state, ev.scope():
-        here = tuple([Coordinate(state.index, 0, n, loop) if d == axis else c for d, c in enumerate(outer)])
-        value = f.splat(ev.at(operand, here), n)
-        distance = 1
-        while distance < n:
-            before = f.shuffle(value, neutral, [lane - distance if lane >= distance else n + lane for lane in range(n)])
-            (value,) = combine.emit(ev, [before], [value])
-            distance *= 2
-        (so_far,) = combine.emit(ev, [state.values[0]], [value])
-        ev.write_scratch(memory, here, so_far)
-        total = f.shuffle(value, value, [n - 1] * n)  # the next vector waits for one operation only
-        state.next = combine.emit(ev, [state.values[0]], [total])

@@ -1,7 +1,8 @@
 """Reserves memory for blocks that must exist as a whole: on the stack while they are small, else from the heap.
 
-A function asks the heap once, for everything, before its first program: pages are touched as blocks are used. Functions that
-the library built itself need little, and have no way to report that there is no memory: they never use the heap.
+A function asks the heap once, for everything, before its first program: pages are touched as blocks are used. Where there is no
+memory, a function of a user's text stops the launch. One of a graph has no way to do that: it takes the memory from the stack.
+Its blocks are on the stack only while all of them fit a thread of 128 KiB, which is what the C library musl gives one.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from ..loops.coordinates import Coordinates, memory_size_of
 from ..nodes import Stored
 from ..scalars import ZERO, Scalars
 
-STACK_BLOCK = 129 << 10
-STACK_TOTAL = 2 << 20
-STACK_LIMIT = (4 << 20) + (64 << 10)
-"""The most bytes on the stack without a heap."""
+STACK_BLOCK, STACK_TOTAL = 129 << 10, 2 << 20
+"""The most bytes of one block, and of all of them, on the stack: of functions of texts."""
+GRAPH_STACK_BLOCK, GRAPH_STACK_TOTAL = 17 << 10, 48 << 10
+"""The same of functions of graphs."""
 HEAP_TOTAL = 1 << 30
 
 
@@ -55,11 +56,9 @@ class Scratch:
         if free := self._free.get((memory, count)):
             return free.pop()
         total = count * size
-        small = total <= STACK_BLOCK and self._stack + total <= STACK_TOTAL
-        if self._status is None or small:
+        one, all_of_them = (GRAPH_STACK_BLOCK, GRAPH_STACK_TOTAL) if self._status is None else (STACK_BLOCK, STACK_TOTAL)
+        if total <= one and self._stack + total <= all_of_them:
             self._stack += total
-            if self._stack > STACK_LIMIT:
-                raise UnsupportedError(f"host lowering: with {what}, more than {STACK_LIMIT >> 20} MiB of scratch memory")
             return self._f.alloca(memory, count)
         offset = self._heap
         self._heap += -(-total // CACHE_LINE) * CACHE_LINE
@@ -73,27 +72,47 @@ class Scratch:
 
     def finish(self) -> None:
         """Writes the request and the releases, if any block is on the heap."""
-        if not self._heap or self._status is None:
+        if not self._heap:
             return
         f = self._f
         f.module.declare("malloc", "ptr", ["i64"])
         f.module.declare("free", "void", ["ptr"])
+        if self._status is None:
+            self._finish_apart()
+            return
         message = f"no memory for {self._heap >> 10} KiB of scratch"
         site = self._status.add(Site("memory", message))
-        request = [
-            f"%heap_raw = call ptr @malloc(i64 {self._heap + CACHE_LINE})",
-            "%heap_at = ptrtoint ptr %heap_raw to i64",
-            f"%heap_up = add i64 %heap_at, {CACHE_LINE - 1}",
-            f"%heap_line = and i64 %heap_up, {-CACHE_LINE}",
-            "%heap = inttoptr i64 %heap_line to ptr",
-            "%heap_none = icmp eq ptr %heap_raw, null",
-            "br i1 %heap_none, label %heap_missing, label %heap_there",
-        ]
         missing = self._status.report(site, i64(0), i64(-1))
+        request = [*self._request("heap"), "br i1 %heap_none, label %heap_missing, label %heap_there"]
         lines = [*(f"  {line}" for line in request), "heap_missing:", *(f"  {line}" for line in missing), "heap_there:"]
         f.lines[self._slots[0]] = "\n".join(lines)
         for slot in self._slots[1:]:
             f.lines[slot] = "  call void @free(ptr %heap_raw)"
+
+    def _request(self, name: str) -> list[str]:
+        return [
+            f"%heap_raw = call ptr @malloc(i64 {self._heap + CACHE_LINE})",
+            "%heap_at = ptrtoint ptr %heap_raw to i64",
+            f"%heap_up = add i64 %heap_at, {CACHE_LINE - 1}",
+            f"%heap_line = and i64 %heap_up, {-CACHE_LINE}",
+            f"%{name} = inttoptr i64 %heap_line to ptr",
+            "%heap_none = icmp eq ptr %heap_raw, null",
+        ]
+
+    def _finish_apart(self) -> None:
+        """Makes the function a part of one that gets the memory: of a stack that grows, registers would hold two ends."""
+        f, name = self._f, self._f.name
+        f.becomes_part(f"{name}_in_scratch", f"ptr noalias align {CACHE_LINE}", "heap")
+        outer = Function(f.module, name, [("ptr noalias", "args"), ("i64", "lo"), ("i64", "hi")])
+        for line in self._request("heap_line_at"):
+            outer.emit(line)
+        outer.emit(f"%heap_spare = select i1 %heap_none, i64 {self._heap}, i64 0")
+        outer.emit(f"%heap_stack = alloca i8, i64 %heap_spare, align {CACHE_LINE}")
+        outer.emit("%heap = select i1 %heap_none, ptr %heap_stack, ptr %heap_line_at")
+        outer.call(f.name, "void", [*outer.params, V("%heap", "ptr")])
+        outer.emit("call void @free(ptr %heap_raw)")
+        outer.ret()
+        f.module.add(outer)
 
 
 def read_elements(s: Scalars, node: Stored, coordinates: Coordinates) -> V:

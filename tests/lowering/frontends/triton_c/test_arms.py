@@ -11,6 +11,7 @@ X, LUT = np.arange(4, dtype=np.int32) + 10, np.arange(4, dtype=np.int32)[::-1].c
 AT = "int at(int *x, int *l[8])[8] { return *(x + *l); }\n"
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("arm", "wanted"),
     [
@@ -47,6 +48,7 @@ STRUCT = "struct s { int a[8], b[8]; };\n"
 NINES = "int beyond(int *x)[8] { return *(x + 0 ... 8); }\n"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("before", "arm"),
     [
@@ -98,6 +100,7 @@ def test_what_leads_to_memory_a_result_or_a_decision_is(
         assert x.tolist() == list(memory)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("type_", ["float", "half"])
 def test_indices_of_extrema_ignore_nan(type_: str) -> None:
     dtype = {"float": np.float32, "half": np.float16}[type_]

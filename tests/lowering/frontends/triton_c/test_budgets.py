@@ -137,6 +137,7 @@ def test_files_that_are_included_fit_into_memory(text: str, include: str, messag
     assert message in problems(f"{text}__global__ void f(int *y) {{ *y = 1; }}", include={"a.h": include})
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("statement", ["a = a;", "a = g(a);", "a = *y ? a : b;", "a = (struct s){1};", "c.s = a;", "g(c.s);"])
 def test_the_members_of_structs_count(statement: str) -> None:
     members = " ".join(f"int a{number};" for number in range(255))
@@ -158,6 +159,7 @@ def test_a_long_sum_can_be_printed(count: int) -> None:
     assert "          right: Binary * @sum.tc:1:40\n            left: Literal 2 @sum.tc:1:38\n" in tree
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [
     "sizeof " * 1200 + "1", pytest.param("bitcast<int>(" * 150 + "1" + ")" * 150, marks=pytest.mark.slow),
 ])
@@ -199,6 +201,7 @@ BODIES = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("body", "count"), each(tuple(BODIES), (48,)) + [
     pytest.param(body, 120 if body == "blocks" else 400, marks=pytest.mark.slow) for body in BODIES
 ])  # fmt: skip

@@ -30,6 +30,7 @@ BODIES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("extent", [8, 16])
 @pytest.mark.parametrize("body", BODIES)
 def test_what_has_nothing_to_do_with_the_lanes_is_not_masked(body: str, extent: int) -> None:
@@ -132,6 +133,7 @@ HOSTILE = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_leads_to_a_lane_is_masked_whatever_else_is_along_it(name: str) -> None:
     functions, call, expected = HOSTILE[name]
@@ -141,6 +143,7 @@ def test_what_leads_to_a_lane_is_masked_whatever_else_is_along_it(name: str) -> 
     assert results(text, ROWS, 5) == np.where(LANES < 5, expected, -1).tolist()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("body", "call", "expected"),
     [
@@ -163,6 +166,7 @@ def test_what_leads_to_a_store_in_a_lane_is_masked_like_it(body: str, call: str,
     assert results(text, ROWS, 5) == (columns if expected is None else np.where(LANES < 5, expected, 0)).tolist()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("functions", "value", "expected"),
     [

@@ -37,7 +37,7 @@ def on(device: str, kernel: jn.kernel.Kernel, *args: Any) -> None:
         kernel.launch(1, *args, device=device)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int32, np.int64, np.float16, np.float32, np.float64])
 def test_tables_of_every_type_on_every_device(dtype: Any) -> None:
     kernel = jn.kernel.from_triton_c(TABLES, {"T": TYPES[np.dtype(dtype).name]})

@@ -70,6 +70,7 @@ def counted(start: int, goes_on: Callable[[int], bool], step: int, bits: int) ->
     return [times, start >> (bits - 8)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize(
     ("type_", "start", "operator", "bound", "step"),

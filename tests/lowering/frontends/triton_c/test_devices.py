@@ -110,7 +110,7 @@ def test_interpreted(name: str) -> None:
     check(name)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", CASES)
 def test_on_the_host(name: str) -> None:
     check(name, device="cpu")

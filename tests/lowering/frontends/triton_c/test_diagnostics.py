@@ -157,6 +157,7 @@ __global__ void e(float *x) { }
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("body", "message"), CASES, ids=lambda each: str(each)[:40])
 def test_a_mistake_is_told(body: str, message: str) -> None:
     found = problems(f"{HEAD}\n{BLOCKS}\n{body}\n}}\n{OTHERS}", name="f")

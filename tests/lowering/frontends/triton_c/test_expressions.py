@@ -64,6 +64,7 @@ def test_unary_operators_of_what_is_not_constant() -> None:
 OPERATORS = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("type_", "dtype"), [("int", I32), ("unsigned int", np.uint32), ("long", I64)])
 def test_integer_operators_on_blocks(type_: str, dtype: Any) -> None:
     wide = [7, -7, 1 << 30, -(1 << 31), 3, -3, 0, 12345], [2, 3, 2, 5, 31, 1, 4, 9]

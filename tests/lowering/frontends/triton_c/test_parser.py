@@ -222,6 +222,7 @@ def test_reading_stops_at_twenty_errors() -> None:
     assert found.endswith("20 errors; reading stops here")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "text",
     [

@@ -68,6 +68,7 @@ def test_products_of_integers_simulated(dtype: Any) -> None:
     check(dtype, TYPES[np.dtype(dtype).name], RESULTS[dtype], ("ptxsim",))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("dtype", "name"), [(np.float16, "half"), (ml_dtypes.bfloat16, "bfloat16")])
 def test_products_of_sixteen_bits_are_float(dtype: Any, name: str) -> None:
     check(dtype, name, np.float32, ("interpreter", "cpu", "ptxsim"))

@@ -258,6 +258,7 @@ def check_expressions(seed: int, count: int, natively: bool) -> None:
         np.testing.assert_array_equal(found, each.value.reshape(-1), err_msg=each.text)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_random_expressions_are_what_numpy_says(seed: int) -> None:
@@ -452,6 +453,7 @@ def check_statements(seed: int, natively: bool, as_members: bool) -> None:
         assert list(y) == [state[f"y{number}"] for number in range(8)], (text, start)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_random_statements_do_what_python_does(seed: int) -> None:

@@ -70,6 +70,7 @@ def test_void_arms_of_a_block_of_conditions_and_of_another_type() -> None:
             result(body, 0, before)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("n", [0, 3, 39, 40, 77])
 def test_many_cases_and_many_exits(n: int) -> None:
     cases = " ".join(f"case {k}: *y = {k * k + 1}; if (n == 39) break; *(y + 1) = 1; break;" for k in range(40))
@@ -116,6 +117,7 @@ def test_promises_of_numbers_hold_whatever_their_type(argument: object) -> None:
 POINT = "struct point { int x, y; }; struct line { struct point from, to; int w; };"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("before", "body", "expected"),
     [

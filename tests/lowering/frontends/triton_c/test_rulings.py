@@ -175,6 +175,7 @@ def test_constants_are_rounded_once() -> None:
     assert ints("*y = bitcast<int>(1e999999999f); *(y + 1) = bitcast<int>(0e999999999f);")[:2] == [0x7F800000, 0]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(3))
 def test_bfloat16_constants_are_those_of_fractions(seed: int) -> None:
     """The nearest of all numbers of bfloat16, found by exact comparison."""

@@ -38,6 +38,7 @@ def count(start: int, goes_on: Callable[[int], bool], step: int) -> list[int]:
     return [len(found), sum(found), start]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("header", "python", "is_counted"),
     [
@@ -132,6 +133,7 @@ def test_a_loop_of_products_is_counted_and_carries_what_lives() -> None:
     assert re.search(r"scf\.for %\d+ = .* iter_args\(%acc_\d+ = %acc, %k_\d+ = %K\) -> \(tensor<16x16xf32>, i32\)", ttir)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("body", "python"),
     [

@@ -225,6 +225,7 @@ WRONG = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("line", "message"), WRONG)
 def test_what_is_wrong_is_said(line: str, message: str) -> None:
     with pytest.raises(jn.UserError) as caught:

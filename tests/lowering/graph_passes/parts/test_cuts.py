@@ -24,6 +24,7 @@ def _numbers(*shape: int) -> np.ndarray:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", SIZES)
 def test_sums_of_what_is_computed(shape: tuple[int, ...]) -> None:
     x, y = _numbers(*shape), _numbers(*shape)

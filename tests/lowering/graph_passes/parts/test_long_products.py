@@ -34,7 +34,7 @@ def arrays(shapes: list[tuple[int, ...]], dtype: Any = np.float32) -> list[np.nd
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     ("rows", "steps", "columns"),
@@ -91,6 +91,7 @@ def test_attention_of_few_heads_stays_one_kernel() -> None:
     assert len(shapes_of_products(graph)[-1]) == 3
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_results_do_not_depend_on_the_threads(threads: int) -> None:
     shapes = [(40, 30011), (30011, 24)]

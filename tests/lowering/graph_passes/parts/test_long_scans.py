@@ -26,7 +26,7 @@ def scanned(graph: jn.Graph, lines: WholeLines = LINES) -> list[tuple[Any, ...]]
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(4096,), (99991,), (3, 4099), (3, 20000), (2, 2, 2, 16400), (1, 33 * 1024)])
 @pytest.mark.parametrize("how", [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}])
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(24)
 def test_scans_in_parts_are_those_of_numpy(dtype: str, shape: tuple[int, ...], how: dict[str, bool]) -> None:
     graph = scan(shape, dtype, **how)
     assert len(scanned(graph)) == (3 if shape[-1] in (99991, 4099) else 2)
@@ -99,7 +99,7 @@ def scattered(graph: jn.Graph, lines: WholeLines = LINES) -> list[tuple[Any, ...
     return [symbol.shape for symbol in expand(graph, lines).symbols if symbol.op.name == "scatter"]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "uint64"])
 @pytest.mark.parametrize(("count", "elements"), [(65536, 1), (70003, 100), (100000, 3125)])
 def test_sums_at_few_positions_are_exact(dtype: str, count: int, elements: int) -> None:

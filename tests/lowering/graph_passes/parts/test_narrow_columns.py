@@ -22,7 +22,7 @@ def is_wide(kernels):
     return len([each for each in kernels if each.template == "row"]) > 1
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(32)
 @pytest.mark.parametrize(("dtype", "op"), [
     (dtype, op) for dtype in ("float32", "float64", "int32", "int64") for op in ("sum", "max", "min", "prod", "mean")
     if op != "mean" or "float" in dtype

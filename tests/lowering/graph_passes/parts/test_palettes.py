@@ -22,6 +22,7 @@ def picked(palette: Any, positions: Any, **options: Any) -> tuple[Any, jn.Model]
     return np.asarray(model(palette, positions)), model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "columns"), each(DTYPES, (1, 2, 3, 4, 5)))
 def test_every_palette(dtype: str, columns: int) -> None:
     for rows in (1, 2, 10, 37, 64, 256, 300):
@@ -34,6 +35,7 @@ def test_every_palette(dtype: str, columns: int) -> None:
             np.testing.assert_array_equal(found, palette[at], err_msg=f"{rows} {kind}")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("numerics", ["strict", "reproducible"])
 def test_columns_are_tables(numerics: Any) -> None:
     if host_target().table_elements(1) == 0:

@@ -25,6 +25,7 @@ def pieces_of(count: int, dtype: str) -> list[Any]:
     return list(RNG.integers(low, 6, (count, 7, 33)).astype(dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "kind"), each(("float32", "float64", "float16", "int32", "uint8", "int64"), KINDS))
 def test_stacks(dtype: str, kind: str) -> None:
     for count, axis in ((2, 0), (3, 1), (5, 2), (33, 0), (64, 0), (65, 0)):

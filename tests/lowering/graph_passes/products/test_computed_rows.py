@@ -19,6 +19,7 @@ def run(build: Any, *arrays: Any, shapes: Any = None, **options: Any) -> tuple[A
     return np.asarray(model(*arrays)), model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "float16", "int32"])
 @pytest.mark.parametrize("rows", [1, 2, 5])
 @pytest.mark.parametrize("numerics", ["strict", "fast", "reproducible"])

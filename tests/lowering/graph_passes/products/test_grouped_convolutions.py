@@ -41,7 +41,7 @@ def one_group_after_the_other(x: Array, w: Array, step: int, padding: int, group
     return np.concatenate(parts, -1)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("filters", ["constants", "inputs"])
 @pytest.mark.parametrize("case", CASES)

@@ -48,7 +48,7 @@ def _layer(seed: int, scaled: bool) -> tuple[Any, Any]:
     return graph, rng.integers(limits.min, limits.max + 1, shape).astype(CODES[dtype])
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("scaled", [True, False], ids=["floats", "int32"])
 @pytest.mark.parametrize("seed", range(12))
 def test_they_have_the_bits_of_the_evaluator(seed: int, scaled: bool) -> None:

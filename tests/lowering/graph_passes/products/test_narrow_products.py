@@ -27,7 +27,7 @@ def arrays(shapes: list[tuple[int, ...]], dtype: Any = np.float32) -> list[np.nd
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(14)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("steps", "columns"), [(1, 3), (2, 2), (3, 3), (4, 4), (3, 1), (4, 3), (3, 2)])
 def test_products_of_rows_with_a_small_matrix(steps: int, columns: int, dtype: Any) -> None:
@@ -62,7 +62,7 @@ SMALL = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(20)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("left", "right"), SMALL)
 def test_products_of_many_small_matrices(left: tuple[int, int], right: tuple[int, int], dtype: Any) -> None:
@@ -75,7 +75,7 @@ def test_products_of_many_small_matrices(left: tuple[int, int], right: tuple[int
             np.testing.assert_allclose(found, np.maximum(a @ b + 1, 0), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("steps", "columns"), [(5, 3), (3, 5), (6, 6), (8, 7), (8, 3), (1, 15), (7, 12)])
 def test_products_of_short_rows(steps: int, columns: int, dtype: Any) -> None:
@@ -99,6 +99,53 @@ def test_which_products_are_sums_of_short_rows(shapes: list[tuple[int, ...]], is
     graph = jn.Graph("g", inputs=[jn.TensorType(jn.float32, shape, f"x{i}") for i, shape in enumerate(shapes)])
     graph.output(graph.inputs[0] @ graph.inputs[1])
     assert [s.op.name for s in expand(graph, SHORT).symbols].count("matmul") == int(is_product)
+
+
+FEW_STEPS = [
+    ((3, 3), (3, 3)), ((4, 4), (4, 1)), ((1, 5), (5, 6)), ((6, 6), (6, 6)), ((2, 1), (1, 3)), ((17, 3), (3, 40)),
+    ((3, 2), (2, 70)),
+]  # fmt: skip
+
+
+@pytest.mark.one_in(14)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("left", "right"), FEW_STEPS)
+def test_many_products_of_few_steps(left: tuple[int, int], right: tuple[int, int], dtype: Any) -> None:
+    """Of operands in memory and of computed ones, of known numbers of matrices and of one that is known at launch."""
+    for around in ((16,), (301,), (3, 33)):
+        shapes = [(*around, *left), (*around, *right)]
+        a, b = arrays(shapes, dtype)
+        for given in (shapes, [("n", *shape[1:]) for shape in shapes]):
+            found = run(given, lambda a, b: jn.exp(a) @ jn.tanh(b) - 1.0, [a, b])
+            np.testing.assert_allclose(found, np.exp(a) @ np.tanh(b) - 1, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.one_in(9)
+@pytest.mark.parametrize("numerics", ["strict", "fast", "reproducible"])
+@pytest.mark.parametrize(("rows", "steps", "columns"), [(40, 3, 60), (1000, 6, 17), (16, 1, 64), (5, 4, 1000), (513, 5, 9)])
+def test_one_product_of_few_steps(rows: int, steps: int, columns: int, numerics: str) -> None:
+    shapes = [(rows, steps), (steps, columns)]
+    a, b = arrays(shapes)
+    expected = np.maximum(a.astype(np.float64) @ b - 0.5, 0)
+    for given in (shapes, [("n", steps), (steps, columns)]):
+        found = run(given, lambda a, b: jn.relu(a @ b - 0.5), [a, b], numerics)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "is_product"),
+    [
+        ([(100, 6), (6, 20)], False), ([(100, 7), (7, 20)], True), ([(20, 6, 6), (20, 6, 1)], False),
+        ([(20, 7, 7), (20, 7, 7)], True), ([(15, 3, 3), (15, 3, 3)], True), ([(2, 16, 3, 3), (2, 16, 3, 3)], False),
+        ([(20, 4, 4), (1, 4, 4)], True), ([(20, 6), (6, 20)], True), ([(100, 6), (6, 1)], True), ([(6, 6), (6, 3000)], True),
+    ],
+)  # fmt: skip
+def test_which_products_are_sums_of_few_steps(shapes: list[tuple[int, ...]], is_product: bool) -> None:
+    """Where rows of few elements are computed one by one."""
+    graph = jn.Graph("g", inputs=[jn.TensorType(jn.float32, shape, f"x{i}") for i, shape in enumerate(shapes)])
+    graph.output(graph.inputs[0] @ graph.inputs[1])
+    found = expand(graph, WholeLines(1, True, True))
+    assert [s.op.name for s in found.symbols].count("matmul") == int(is_product)
 
 
 def test_infinities_nan_and_zeros_of_both_signs_are_those_of_chains() -> None:
@@ -148,6 +195,7 @@ CONSUMERS: dict[str, tuple[Make, Callable[[np.ndarray], np.ndarray]]] = {
 }
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", CONSUMERS)
 def test_what_reads_them(name: str) -> None:
     ours, theirs = CONSUMERS[name]
@@ -156,6 +204,7 @@ def test_what_reads_them(name: str) -> None:
     assert np.allclose(found, theirs(x @ matrix), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("make", "kernels"),
     [
@@ -175,7 +224,7 @@ def test_other_readers_find_them_in_memory(make: Make, kernels: int) -> None:
     assert len(jn.compile(graph, device="cpu").kernels) == kernels
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("parts", [2, 3, 4, 5])
 @pytest.mark.parametrize("rows", [3, 16, 37, 1000])
 def test_computed_parts_side_by_side(rows: int, parts: int) -> None:
@@ -194,7 +243,7 @@ REDUCTIONS: dict[str, tuple[Make, Callable[..., np.ndarray]]] = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
 def test_rows_of_few_elements_are_reduced(size: int, name: str) -> None:

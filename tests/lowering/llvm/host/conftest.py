@@ -14,6 +14,7 @@ from joinery.lowering.llvm.host.kernel import lower_kernel
 from joinery.lowering.llvm.module import Module
 from joinery.lowering.target import HostTarget
 from joinery.lowering.tt.facts import state_facts_of_graphs
+from joinery.runtime.native.library import library_symbols
 from joinery.runtime.native.linking import link
 
 GUARD = 256
@@ -30,7 +31,7 @@ class NativeKernel:
         state_facts_of_graphs(func)
         lower_kernel(module, func, "kernel", target)
         self.text = module.text()
-        self._code = link([compile_object(self.text, target)], ("kernel",), {})
+        self._code = link([compile_object(self.text, target)], ("kernel",), library_symbols())
         self._run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
             self._code["kernel"]
         )

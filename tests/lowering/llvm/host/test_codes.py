@@ -33,7 +33,7 @@ def _quantised(x: Any, scale: Any, zero: Any, dtype: str) -> Any:
         return np.where(np.isnan(whole), 0, np.clip(whole, *limits)).astype(np.int64)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ENDS)
 @pytest.mark.parametrize("known", [True, False])
 def test_codes_are_those_of_the_definition(dtype: str, known: bool) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.lowering.llvm.compile import host_target
+from joinery.lowering.llvm.math import avx2, avx512
 
 BLOCK = 1024
 SCALAR = f"""
@@ -123,7 +125,9 @@ def test_quotients_next_to_the_middle_of_two_floats() -> None:
     ends = [(1 << 23) + 1, (1 << 23) + 3, (1 << 24) - 1, (1 << 24) - 3, 0xAAAAAB, 0xCCCCCD]
     divisors = [*ends, *(np.random.default_rng(0).integers(1 << 22, 1 << 23, 2000) * 2 + 1)]
     kernel = jn.kernel.from_ttir(SCALAR)
-    assert "quick" in kernel.llvm_ir()
+    features = host_target().features
+    divides = features >= avx2.FEATURES and not features >= avx512.FEATURES  # what takes no longer than products and a test
+    assert ("quick" in kernel.llvm_ir()) is not divides
     for i, divisor in enumerate(map(int, divisors)):
         numbers = np.resize(np.array(hardest(divisor), np.float32), BLOCK) * np.float32(2.0**-23)
         x = -numbers if i % 2 else numbers

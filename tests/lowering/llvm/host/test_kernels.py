@@ -162,7 +162,7 @@ def matmul(bm, bn, bk, epilogue=False, transposed_b=False, elem="f32", acc="f32"
 SHAPES = [(1, 1, 1), (64, 64, 128), (63, 65, 127), (17, 33, 300), (6, 64, 64), (7, 16, 5), (97, 130, 61)]
 
 
-@pytest.mark.one_in(18)
+@pytest.mark.one_in(36)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_matmul(native, shape, transposed):
@@ -178,7 +178,7 @@ def test_matmul(native, shape, transposed):
     assert (np.abs(out - exact) <= bound).all()
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(("elem", "acc", "dtype", "out_dtype"), [
     ("i8", "i32", np.int8, np.int32),
     ("f64", "f64", np.float64, np.float64),
@@ -204,7 +204,7 @@ def test_matmul_types(native, elem, acc, dtype, out_dtype):
         np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.one_in(24)
+@pytest.mark.one_in(48)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", [*SHAPES, (5, 3, 2), (64, 20, 131)])
 def test_matmul_of_bytes(native, shape, transposed):

@@ -22,6 +22,7 @@ def wanted(a: Any, b: Any, greater: bool) -> Any:
     return np.where(np.isnan(a) | np.isnan(b), np.nan, chosen).astype(a.dtype)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("dtype", "target"), each(("float32", "float64", "float16"), TARGETS, times=2))
 def test_every_pair(dtype: str, target: str | None) -> None:
     if target == "x86-64-v4" and not host_target().has("avx512dq"):

@@ -85,7 +85,7 @@ def both(shapes=SHAPES, large=True):
     return pytest.mark.parametrize(("elem", "shape"), cases, ids=names)
 
 
-@pytest.mark.one_in(14)
+@pytest.mark.one_in(28)
 @both()
 def test_elementwise(agree, elem: str, shape: tuple[int, ...]) -> None:
     text = Text(elem, shape)
@@ -187,7 +187,7 @@ def region(kind: str, axis: int, elem: str, op: str, operand: str, result: str, 
     )
 
 
-@pytest.mark.one_in(16)
+@pytest.mark.one_in(32)
 @both(shapes=((1,), (1, 1, 1, 1), (2, 1, 4, 8), (16, 1), (32, 128)))
 def test_reductions_and_scans(agree, elem: str, shape: tuple[int, ...]) -> None:
     """Along every axis; against NumPy too."""

@@ -33,18 +33,21 @@ def check(seeds: list[int], size: int, memory: int) -> None:
     checked.passes()
 
 
+@pytest.mark.slow
 @limited(3)
 @given(programs(1, 8), SEED)
 def test_small_blocks(seeds: list[int], memory: int) -> None:
     check(seeds, 0, memory)
 
 
+@pytest.mark.slow
 @limited(3)
 @given(programs(1, 6), SEED)
 def test_blocks_of_thousands(seeds: list[int], memory: int) -> None:
     check(seeds, 1, memory)
 
 
+@pytest.mark.slow
 @limited(15)
 @given(programs(2, 10), SEED)
 def test_small_blocks_launched(seeds: list[int], memory: int) -> None:
@@ -57,6 +60,7 @@ def test_blocks_of_a_million(seeds: list[int], memory: int) -> None:
     Checked(program(seeds, 2), memory).launched()
 
 
+@pytest.mark.slow
 @limited(4)
 @given(programs(1, 8), SEED, st.integers(0, 1 << 20))
 def test_bounds_of_small_blocks(seeds: list[int], memory: int, choice: int) -> None:

@@ -35,6 +35,7 @@ def numbers(dtype: str, *shape: int) -> Any:
     return RNG.integers(0, 2 if dtype == "bool" else 100, shape).astype(dtype)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("dtype", BYTES)
 def test_rows_of_any_length(dtype: str) -> None:
     for extent in EXTENTS:
@@ -47,6 +48,7 @@ def test_rows_of_any_length(dtype: str) -> None:
         np.testing.assert_array_equal(turned, x[:, ::-1])
 
 
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(("source", "target"), [
     ("float32", "uint8"), ("float32", "bool"), ("float64", "int8"), ("int64", "int32"), ("int64", "uint8"), ("int32", "int16"),
     ("float64", "float32"), ("float32", "float16"), ("uint8", "float32"), ("int8", "int64"), ("bool", "float64"),
@@ -57,6 +59,7 @@ def test_casts_of_any_length(source: str, target: str) -> None:
         np.testing.assert_array_equal(compiled(lambda x: jn.cast(x, getattr(jn, target)), x), x.astype(target))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint8"])
 def test_comparisons_and_counts(dtype: str) -> None:
     for extent in EXTENTS:
@@ -67,6 +70,7 @@ def test_comparisons_and_counts(dtype: str) -> None:
         np.testing.assert_array_equal(rows, np.count_nonzero(x, axis=1))
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("axis", [0, 1, None])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_extremes_with_and_without_nan(dtype: str, axis: int | None) -> None:
@@ -82,6 +86,7 @@ def test_extremes_with_and_without_nan(dtype: str, axis: int | None) -> None:
             np.testing.assert_array_equal(where, x.argmax(axis=1 if axis is None else axis))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "float64"])
 def test_rows_that_are_cut_where_masks_change(dtype: str) -> None:
     for extent in (40, 129, 1000):
@@ -96,6 +101,7 @@ def test_rows_that_are_cut_where_masks_change(dtype: str) -> None:
         np.testing.assert_array_equal(halo, np.pad(x, ((0, 0), (1, 1)))[:, 2:] + x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
 def test_elements_a_few_apart(dtype: str) -> None:
     for stride in range(2, 10):
@@ -106,6 +112,7 @@ def test_elements_a_few_apart(dtype: str) -> None:
                 np.testing.assert_array_equal(part, x[first::stride] + x[::stride])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
 def test_transposed_copies(dtype: str) -> None:
     for shape in ((2, 70), (70, 3), (16, 16), (31, 33), (64, 100), (8, 129)):
@@ -113,6 +120,7 @@ def test_transposed_copies(dtype: str) -> None:
         np.testing.assert_array_equal(compiled(lambda x: jn.transpose(x), x), x.T)
 
 
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("rows", "steps", "columns"), [
     (1, 300, 70), (6, 100, 40), (7, 100, 40), (13, 65, 100), (24, 40, 33), (64, 40, 128), (70, 130, 200),
@@ -131,6 +139,7 @@ def test_products_in_all_orders(rows: int, steps: int, columns: int, dtype: str)
             np.testing.assert_allclose(found, want, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
 def test_pixels_in_the_opposite_order(dtype: str) -> None:
     for together in range(2, 9):
@@ -141,6 +150,7 @@ def test_pixels_in_the_opposite_order(dtype: str) -> None:
             np.testing.assert_array_equal(columns, x[::-1])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("source", "target"), [
     ("float64", "float32"), ("float64", "bool"), ("int64", "int8"), ("float32", "uint8"),
 ])  # fmt: skip
@@ -155,6 +165,7 @@ def test_narrow_rows_that_are_cut(source: str, target: str) -> None:
         np.testing.assert_array_equal(rolled, np.roll(x, 4, 1) > 50)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
 def test_extremes_of_rows_with_elements_apart(dtype: str) -> None:
     for stride in (2, 3, 5, 8):
@@ -177,6 +188,7 @@ def test_vectors_of_two_registers_of_which_one_is_dead() -> None:
         np.testing.assert_array_equal(found, np.pad(np.stack([x.imag, x.imag[:, ::-1]]), ((0, 0), (16, 0), (0, 0))))
 
 
+@pytest.mark.one_in(25)
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "bool", "float16"])
 @pytest.mark.parametrize(("columns", "kept"), [(4, 3), (3, 2), (8, 3), (6, 5), (16, 4), (8, 7)])
 def test_columns_of_short_rows(dtype: str, columns: int, kept: int) -> None:
@@ -194,6 +206,7 @@ def test_columns_of_short_rows(dtype: str, columns: int, kept: int) -> None:
         np.testing.assert_array_equal(mirrored, x[:, -kept:][:, ::-1])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("channels", [2, 3, 4])
 def test_bytes_of_few_columns_that_are_computed_in_floats(channels: int) -> None:
     for rows in (2, 7, 31, 32, 33, 100, 300):

@@ -58,7 +58,7 @@ tt.func public @f(%o: !tt.ptr<i64>, %table: !tt.ptr<i64>, %n: i32, %m: i64) {{
 """
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("what", BODIES)
 def test_numbers_that_wrap(agree, what: str) -> None:
     table = np.arange(1009, dtype=np.int64) * 7

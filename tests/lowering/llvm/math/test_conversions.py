@@ -77,6 +77,7 @@ def to_bfloat(value: float) -> float:
 # -- bfloat16, float16, tf32 ---------------------------------------------------
 
 
+@pytest.mark.slow
 def test_float_to_bfloat():
     x = floats()
     for kernel in on_all_targets(conversions.float_to_bfloat, ["float"], "bfloat"):
@@ -102,6 +103,7 @@ def test_bfloat_to_float():
         same_bits_or_nan(kernel(bits), expected)
 
 
+@pytest.mark.slow
 def test_half_both_ways():
     x = floats()
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
@@ -146,6 +148,7 @@ def doubles_near_ties() -> np.ndarray:
     return np.concatenate([beside, -beside, wide, edges])
 
 
+@pytest.mark.slow
 def test_double_to_16_bit_floats_rounds_once():
     x = doubles_near_ties()
     naive = x.astype(np.float32).astype(np.float16)
@@ -162,7 +165,7 @@ def test_double_to_16_bit_floats_rounds_once():
         same_bits_or_nan(kernel(x), expected.astype(np.float32))
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("source", ["half", "bfloat", "float", "double"])
 @pytest.mark.parametrize("target", ["half", "bfloat", "float", "double"])
 def test_convert_float_between_any_two(source, target):
@@ -183,6 +186,7 @@ def test_convert_float_between_any_two(source, target):
     same_bits_or_nan(kernel(given).view(numpy_type[target]), expected)
 
 
+@pytest.mark.slow
 def test_round_to_tf32():
     x = floats()
     bits = x.view(np.uint32).astype(np.uint64)
@@ -232,7 +236,7 @@ def nearest_scale(x: np.ndarray, converted: np.ndarray) -> np.ndarray:
     return converted
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", FP8)
 def test_float_to_fp8_equals_ml_dtypes(name):
     dtype = np.dtype(getattr(ml_dtypes, name))
@@ -244,6 +248,7 @@ def test_float_to_fp8_equals_ml_dtypes(name):
         np.testing.assert_array_equal(kernel(x).view(np.uint8), expected.view(np.uint8))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", FP8)
 def test_float_to_fp8_saturates(name):
     dtype = np.dtype(getattr(ml_dtypes, name))
@@ -339,7 +344,7 @@ def saturated(x: np.ndarray, bits: int, signed: bool) -> np.ndarray:
     return np.array(out, dtype=f"{'i' if signed else 'u'}{bits // 8}")
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("source", ["half", "float", "double"])
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
 @pytest.mark.parametrize("signed", [True, False])
@@ -376,7 +381,7 @@ def integers(bits: int, signed: bool) -> np.ndarray:
     return np.array(sorted(v for v in values if low <= v <= high), dtype=dtype)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
 @pytest.mark.parametrize("signed", [True, False])
 def test_int_to_float_rounds_once(bits, signed):

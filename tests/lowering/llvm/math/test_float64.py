@@ -98,7 +98,7 @@ def unary(name: str, lanes: int = 8, cpu: str | None = None, features: frozenset
     return MapKernel(lambda fn, x: emit_math(fn, name, x), ["double"], "double", lanes, cpu, features)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(12)
 @both
 @pytest.mark.parametrize("name", sorted(REFERENCE))
 def test_within_two_ulps_of_mpmath(name, features):
@@ -109,7 +109,7 @@ def test_within_two_ulps_of_mpmath(name, features):
     assert ulps(unary(name, features=features)(x), exact) <= ULPS.get(name, 1.1)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @both
 @pytest.mark.skipif(not LONG, reason="long double has no more than 53 bits here")
 @pytest.mark.parametrize("name", sorted(set(REFERENCE) - {"erf"}))

@@ -64,6 +64,7 @@ def samples(element: str) -> np.ndarray:
     return np.concatenate([np.ldexp(hard, exponents + 1 - precision).reshape(-1).astype(dtype), random, around, special])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("lanes", [1, 4, 8, 16, 32])
 @pytest.mark.parametrize("element", sorted(TYPES))
 def test_square_roots_are_rounded_correctly(element, lanes):

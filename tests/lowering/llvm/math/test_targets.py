@@ -57,6 +57,7 @@ print("compiled")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("triple", "cpu", "widest"),
     [

@@ -17,6 +17,7 @@ from ....support.kernels.float_blocks import BLOCK, SPECIAL, on_all, over_blocks
 from ....support.on_cuda import ON_CUDA
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_exp_is_within_2_ulp_with_denormal_results(target: str) -> None:
     k = over_blocks(f"%y = math.exp %x : tensor<{BLOCK}xf32>")

@@ -23,7 +23,7 @@ def product(rows: int, depth: int, columns: int) -> jn.kernel.Kernel:
     return kernel([((rows, depth), "f32"), ((depth, columns), "f32")], [((rows, columns), "f32")], body)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(32, 64, 32), (64, 16, 128), (16, 128, 16), (128, 32, 128)])
 def test_products_in_full_float32_are_chains_of_fused_steps(rows: int, depth: int, columns: int) -> None:
     a, b = some((rows, depth), "f32"), some((depth, columns), "f32", 1)
@@ -74,6 +74,7 @@ SUM = """%%y0 = "tt.scan"(%%x0) <{axis = 0 : i32, reverse = false}> ({
     }) : (tensor<%dxf32>) -> tensor<%dxf32>"""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(PTXAS is None, reason="no ptxas on this machine")
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_kernels_that_hold_much_get_the_registers_there_are(target: str, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_numbers_of_any_type(elem: str, hexadecimal: bool, signed: bool, capsys)
     assert printed(printing([((16,), elem)], hexadecimal=hexadecimal, signed=signed), capsys, x).count("\n") == 16
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [(1,), (4,), (256,), (2, 1, 64), (8, 32)])
 def test_every_element_once_and_in_order(shape: tuple[int, ...], capsys) -> None:
     x = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
@@ -175,7 +176,7 @@ def test_an_assertion_in_a_map() -> None:
         simulate(k, x + 1, empty((64,), "i32"))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", ["tt.scan", "tt.reduce"])
 @pytest.mark.parametrize("shape", [(64,), (512,), (4, 128)])
 def test_assertions_in_combine_regions_hold_for_what_is_combined(kind: str, shape: tuple[int, ...]) -> None:
@@ -227,6 +228,7 @@ def test_texts_are_stored_once() -> None:
     assert k.llvm_ir("sm_80").count("the same") == 1
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("warps", [1, 8])
 @pytest.mark.parametrize("shape", [(), (64,), (1024,)])
 def test_assertions_of_programs_of_other_sizes(warps: int, shape: tuple[int, ...]) -> None:

@@ -104,6 +104,7 @@ def test_exp2(target: str, error: str) -> None:
     assert (y[exact < SMALLEST * (1 - 2.0**-20)] == 0).all()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "scale"), [("log2", 1.0), ("log", np.log(2))])
 def test_logarithms(name: str, scale: float, error: str) -> None:
     x, y = on_all(function(name), np.concatenate([magnitudes(8000), numbers(0.4, 2.2, 4000)]))
@@ -121,7 +122,7 @@ def test_roots(name: str, error: str) -> None:
     assert ulps(y, exact).max() <= 2.5
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("target", ["host", "sm_80"])
 def test_erf_and_tanh(target: str, error: str) -> None:
     x, y = on_all(function("tanh"), numbers(-10, 10, 8000), target=target)
@@ -136,7 +137,7 @@ def test_erf_and_tanh(target: str, error: str) -> None:
 FUNCTIONS = ["exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "expm1", "log1p", "sin", "cos"]
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("target", ["host", *GPUS])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_special_values_are_those_of_strict_numerics(name: str, target: str) -> None:
@@ -276,6 +277,7 @@ def test_softmax(target: str, error: str) -> None:
     assert np.isnan(found[5]).all()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["host", "sm_80"])
 def test_a_row_without_numbers_is_nan_as_in_strict_numerics(target: str) -> None:
     rows = np.full((1, 64), -np.inf, np.float32)
@@ -283,6 +285,7 @@ def test_a_row_without_numbers_is_nan_as_in_strict_numerics(target: str) -> None
     assert np.isnan(softmax(rows, "strict", target)).all()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("target", ["host", *GPUS])
 def test_layer_norm(target: str) -> None:
     rng = np.random.default_rng(8)
@@ -299,7 +302,7 @@ def test_layer_norm(target: str) -> None:
     np.testing.assert_allclose(out, exact, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("target", GPUS)
 def test_attention(target: str, error: str) -> None:
     k = jn.kernel.from_ttir(KERNELS / "gpu_attention_f16.ttir", numerics="fast")

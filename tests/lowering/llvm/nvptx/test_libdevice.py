@@ -162,7 +162,7 @@ def test_the_host_does_not_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- how it is linked
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @NEEDS_FILE
 @pytest.mark.parametrize("symbol", ["__nv_lgammaf", "__nv_tgamma", "__nv_brev", "__nv_clzll", "__nv_half2float", "__nv_powi"])
 def test_scalars(symbol: str) -> None:
@@ -263,6 +263,7 @@ def test_in_a_reduction() -> None:
     assert out[0] == pytest.approx(float(np.sqrt((x.astype(np.float64) ** 2).sum())), rel=1e-6)
 
 
+@pytest.mark.slow
 @NEEDS_FILE
 def test_orders_without_bound_do_not_hang() -> None:
     x = np.full(LANES, 2.0)

@@ -66,7 +66,7 @@ tt.return
     )
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "start"), each(["hash", "sum", "choice", "views", "halves", "pointers"], ["%r", "%v"]))
 def test_long_chains_are_cut(kind: str, start: str) -> None:
     kernel = chain(kind, start, 400)

@@ -44,7 +44,7 @@ tt.func public @f(%x: !tt.ptr<i1>, %o: !tt.ptr<{target}>) {{
 """
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
 @pytest.mark.parametrize("op", ["sitofp", "uitofp"])
 def test_masks_become_floats(op: str, target: str) -> None:

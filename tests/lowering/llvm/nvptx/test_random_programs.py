@@ -27,12 +27,14 @@ def simulated(checked: Checked, target: str) -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(SEEDS, st.integers(0, 2**30), st.sampled_from(["sm_80", "sm_90a"]))
 def test_random_programs(seeds: list[int], memory: int, target: str) -> None:
     simulated(Checked(program(seeds), memory), target)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_arguments_of_blocks_may_take_blocks_to_compute(target: str) -> None:
     """One that goes through shared memory on its way to the argument's layout ends in another block than it began in."""
@@ -135,7 +137,7 @@ tt.func @f(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %o: !tt.ptr<f32> {tt.d
 """
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("block", [1, 2, 32, 64, 128, 512, 4096])
 def test_reductions_of_every_size(block: int) -> None:
     """Blocks of fewer elements than there are threads lie in several copies, which must not count twice or be written twice."""

@@ -21,6 +21,7 @@ def test_the_steps_sort_every_sequence_of_zeros_and_ones(extent: int) -> None:
     assert (np.diff(values, axis=0) >= 0).all()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("shape", "axis", "elem"), [
     ((1,), 0, "i32"), ((64,), 0, "i32"), ((256,), 0, "i64"), ((8, 32), 1, "i8"), ((32, 4), 0, "i32"), ((2, 16, 4), 1, "i64"),
 ])  # fmt: skip

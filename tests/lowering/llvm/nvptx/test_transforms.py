@@ -12,6 +12,7 @@ from ....support.tiers import each
 CASES = (((8,), 0, 7), ((16,), 0, 12), ((4, 8), 1, 6), ((16, 2), 0, 8), ((4,), 0, 1), ((64,), 0, 31))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "case"), each(KINDS, CASES, times=1))
 def test_lines_are_transformed_by_threads(kind: str, case: tuple[tuple[int, ...], int, int]) -> None:
     shape, axis, length = case
@@ -19,6 +20,7 @@ def test_lines_are_transformed_by_threads(kind: str, case: tuple[tuple[int, ...]
     check(shape, axis, kind, length, "ptxsim", is_wide=True)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("elem", ["i64", "f64"])
 def test_reproducible_texts_have_the_same_bits_on_hosts(elem: str) -> None:
     made = jn.kernel.from_ttir(kernel((16,), 0, "forward", 16 if elem == "i64" else 8, elem), numerics="reproducible")

@@ -22,6 +22,7 @@ def proof_of(name: str, **replaced: Any) -> jn.kernel.Proof:
     return kernel.prove.like(tuple(case.facts["grid"]), *given)
 
 
+@pytest.mark.slow
 def test_a_counter_begins_with_what_it_holds() -> None:
     proof = proof_of("compact_positive")
     assert "at_launch(counter[:]) == 0" in proof.specification.assume
@@ -35,6 +36,7 @@ def test_a_lock_is_free_or_taken() -> None:
     assert proof.verdict("races") == "proven"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("held", [2, -1])
 def test_a_lock_that_holds_something_else_is_none(held: int) -> None:
     proof = proof_of("spin_lock_sum", lock=np.full(1, held, np.int32))
@@ -47,6 +49,7 @@ def test_a_counter_that_holds_two_numbers_begins_with_none() -> None:
     assert not any("counter" in each for each in proof.specification.assume)
 
 
+@pytest.mark.slow
 def test_several_launches_must_hold_the_same() -> None:
     """A counter that begins with another number in one of them is not said to begin with any."""
     case, kernel = Case("compact_positive"), read("compact_positive")

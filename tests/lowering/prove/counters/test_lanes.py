@@ -106,6 +106,7 @@ STEEP = np.array([1, 2, 3, 4, 1, 1, 1, 1, *[0] * 9, 1, *[0] * 6], np.int32)
 SIGNED = np.array([-1, 0, 3, 4, 0, 0, 0, 0] * 3, np.int32)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("condition", "place", "mask", "extent", "x", "broken"),
     [
@@ -128,6 +129,7 @@ def test_what_all_lanes_are_below_bounds_it() -> None:
     assert verdicts(summing("lane < n", "old + lane", "lane < sum"), "8 * g") == {"bounds": "proven", "races": "proven"}
 
 
+@pytest.mark.slow
 @both_tiers
 def test_what_is_proven_of_random_conditions_holds_in_the_sanitizer(in_full: bool) -> None:
     rng = random.Random("lanes")

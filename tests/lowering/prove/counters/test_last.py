@@ -214,6 +214,7 @@ RACES = {
 """Those of which a launch, whose programs run one after the other, shows the fault."""
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("name", RIGHT)
 def test_the_last_program_comes_after_all_others(name: str) -> None:
     proof = proof_of(RIGHT[name])
@@ -222,6 +223,7 @@ def test_the_last_program_comes_after_all_others(name: str) -> None:
         assert not is_broken(launch(counting(**RIGHT[name]), grid))
 
 
+@pytest.mark.one_in(25)
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_no_last_program_orders_nothing(name: str) -> None:
     assert proof_of(WRONG[name]).verdict("races") not in ("proven", "proven under")
@@ -229,6 +231,7 @@ def test_what_is_no_last_program_orders_nothing(name: str) -> None:
         assert is_broken(launch(counting(**WRONG[name])))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("assume", [
     ASSUME[1:], ("at_launch(count[:]) == 1", *ASSUME[1:]), ("at_launch(count[:]) == -1", *ASSUME[1:]),
     ("at_launch(count[:]) == n", *ASSUME[1:]), ("at_launch(other[:]) == 0", *ASSUME[2:]),

@@ -27,6 +27,7 @@ from ..terms.test_lemmas import holds
 from . import test_last, test_slots
 
 
+@pytest.mark.slow
 @both_tiers
 def test_what_is_proven_of_random_kernels_that_count_holds_in_random_orders(in_full: bool) -> None:
     """`python -m tests.support.proving.counting SEED COUNT ORDERS` tries others."""
@@ -69,6 +70,7 @@ SABOTAGE: dict[str, tuple[Any, str, Any, str]] = {
 """What is made wrong: where, its name, what stands there then, and a kernel that is proven then, and wrong."""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", SABOTAGE)
 def test_a_wrong_rule_of_the_last_program_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, value, subject = SABOTAGE[name]
@@ -98,6 +100,7 @@ def test_a_wrong_rule_of_places_is_noticed(name: str, monkeypatch: pytest.Monkey
     assert {*own} <= {*PROVED}
 
 
+@pytest.mark.slow
 def test_what_is_said_of_sums_holds_for_all_small_blocks() -> None:
     """Of each block with four elements, and of each two of its lanes; what is not the sum of a block breaks it."""
     for block in itertools.product(range(3), repeat=4):
@@ -128,6 +131,7 @@ def test_what_is_said_of_two_programs_that_add_holds_in_each_order() -> None:
                 assert not all(holds(each, found | {0: found[1]}) for each in counts.relations(slots))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["plain", "one place for each row", "others leave", "adds 2", "counts and looks in a loop"])
 def test_facts_of_counters_exclude_no_run(name: str) -> None:
     change = test_last.RIGHT.get(name) or test_last.WRONG.get(name, {})
@@ -135,6 +139,7 @@ def test_facts_of_counters_exclude_no_run(name: str) -> None:
     assert not consistency.check(text, test_last.ASSUME, test_last.EXTENTS, ("grid_x", "grid_y"), random.Random(3))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["plain", "some programs", "an element further", "adds 1", "a part too many"])
 def test_facts_of_sums_and_places_exclude_no_run(name: str) -> None:
     change = test_slots.RIGHT.get(name) or test_slots.WRONG.get(name, {})

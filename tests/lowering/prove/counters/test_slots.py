@@ -153,6 +153,7 @@ BREAKS = {
 """Those that a launch breaks, whose programs run one after the other; of the others nothing is said."""
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", RIGHT)
 def test_places_that_a_counter_gives_are_apart_and_inside(name: str) -> None:
     change = RIGHT[name]
@@ -164,6 +165,7 @@ def test_places_that_a_counter_gives_are_apart_and_inside(name: str) -> None:
             assert not findings(change, n, more=n * ("two" in name), is_mixed=is_mixed) & {"race", "lane-race", "out-of-bounds"}
 
 
+@pytest.mark.one_in(29)
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_no_place_of_its_own_is_not_proven(name: str) -> None:
     assert not is_proven(proof_of(WRONG[name]))
@@ -172,6 +174,7 @@ def test_what_is_no_place_of_its_own_is_not_proven(name: str) -> None:
         assert found & {"race", "lane-race", "out-of-bounds"}
 
 
+@pytest.mark.slow
 def test_the_bounds_of_all_places_are_those_of_what_is_counted() -> None:
     assert not is_proven(proof_of({}, o="n - 1"))
     assert not is_proven(proof_of({}, ()))
@@ -186,6 +189,7 @@ def test_the_bounds_of_all_places_are_those_of_what_is_counted() -> None:
         assert bool(found) != is_right
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("change", "grid", "o"), [
     ({"relation": "sle"}, "cdiv(n, 8)", "n"),  # one too many may be counted, though none of them is positive
     ({"size": 4}, "cdiv(n, 4)", "n"),  # most elements twice
@@ -198,6 +202,7 @@ def test_what_all_programs_count_is_not_what_each_part_has(change: dict[str, Any
     assert proof_of(change, o=o, grid=grid).verdict("bounds") not in PROVED
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("change", "grid", "o"), [
     ({"size": 16}, "cdiv(n, 16)", "n"),  # half of the elements
     ({}, "grid_x", "n"),
@@ -240,6 +245,7 @@ tt.func public @k(%o: !tt.ptr<i32>, %count: !tt.ptr<i{bits}>, %n: i32) {{
 """)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("bits", "programs", "is_right"), [
     (8, 31, True), (8, 32, False), (16, 8191, True), (16, 8192, False), (32, (1 << 29) - 1, True), (32, 1 << 29, False),
     (64, (1 << 31) - 1, True),
@@ -311,6 +317,7 @@ def is_wrong(seed: int, launches: int) -> tuple[bool, str]:
     return any(free.values()), ""
 
 
+@pytest.mark.slow
 @both_tiers
 def test_what_is_proven_of_random_places_holds_in_the_sanitizer(in_full: bool) -> None:
     proven = 0

@@ -89,6 +89,7 @@ def small_launches(subject: Any, extent: str) -> int:
     return found
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", RIGHT)
 def test_an_address_that_is_computed_as_an_integer_is_one_of_its_array(name: str) -> None:
     subject, extent = RIGHT[name]
@@ -96,6 +97,7 @@ def test_an_address_that_is_computed_as_an_integer_is_one_of_its_array(name: str
     assert small_launches(subject, extent) == 0
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_no_address_inside_its_array_is_not_proven(name: str) -> None:
     subject, extent = WRONG[name]
@@ -192,6 +194,7 @@ def test_what_is_beyond_an_array_whose_address_is_loaded_is_not_proven(change: A
     assert any(of_tables(subject, seed) for seed in range(8))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("assume", "extents"), [
     ("points(tab[:], 4 * lens[:] - 1)", EXTENTS),
     ("points(tab[:], lens[:])", EXTENTS),
@@ -286,6 +289,7 @@ LAUNCHES = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_kernels_of_the_corpus_break_nothing_in_small_launches_within_their_assumptions(name: str) -> None:
     subject = read(name)
@@ -303,6 +307,7 @@ def test_an_aligned_start_is_proven_of_the_offsets_that_fit() -> None:
     assert is_broken(subject.sanitize(1, *arguments))  # last + 29 elements
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["desc_gather_scatter", "ragged_softmax", "pointer_table_sum"])
 def test_each_assumption_about_elements_is_needed(name: str) -> None:
     written = WRITTEN["specifications"][name]

@@ -140,6 +140,7 @@ def is_outside(case: Carrying) -> bool:
     return found
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES])
 def test_bounds_are_proven_where_launches_stay_inside(name: str) -> None:
     case = CASES[name]
@@ -154,6 +155,7 @@ def test_a_step_of_the_induction_that_is_left_out_is_noticed(monkeypatch: pytest
         assert verdict(CASES[name]) in PROVED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, pytest.param(100, marks=pytest.mark.slow)])
 def test_what_is_proven_of_random_kernels_holds(first: int) -> None:
     """`python -m tests.support.proving.differential searching SEED COUNT LAUNCHES` tries others."""
@@ -163,6 +165,7 @@ def test_what_is_proven_of_random_kernels_holds(first: int) -> None:
     assert sum(count for (_, each), count in found.items() if each in differential.PROVED) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, pytest.param(100, marks=pytest.mark.slow)])
 def test_terms_allow_what_random_kernels_carry(first: int) -> None:
     for seed in range(first, first + (2 if not first else 60)):

@@ -112,6 +112,7 @@ SABOTAGE: dict[str, tuple[Any, str, Any]] = {
 QUICK = ("one lane stands for all", "what is assumed of lanes is not shown")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SABOTAGE]
 )

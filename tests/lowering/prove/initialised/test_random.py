@@ -13,12 +13,14 @@ from ....support.proving.differential import MAKERS, UNDEFINED_MAKERS, check
 _PROPERTIES = ("bounds", "initialised")
 
 
+@pytest.mark.slow
 def test_what_is_proven_of_random_kernels_holds_in_launches() -> None:
     found = sum([check(seed, 3, kind="undefined", properties=_PROPERTIES) for seed in range(10)], Counter())
     assert found["initialised", "proven"] > 10
     assert found["initialised", "unknown"] > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "seeds"), [("nesting", range(2, 6)), ("shaped", range(8))])
 def test_what_is_proven_of_nested_or_shaped_kernels_holds_in_launches(kind: str, seeds: range) -> None:
     found = sum([check(seed, 3, kind=kind, properties=_PROPERTIES) for seed in seeds], Counter())
@@ -26,6 +28,7 @@ def test_what_is_proven_of_nested_or_shaped_kernels_holds_in_launches(kind: str,
     assert found["initialised", "unknown"] > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1257, 1502, 1538, 2618])
 def test_what_is_proven_of_loops_inside_loops_holds_in_launches(seed: int) -> None:
     """Earlier rules proved wrong things of each: what was shown under one assumption was kept under another one."""

@@ -106,6 +106,7 @@ def test_what_is_stored_in_place_is_in_an_order() -> None:
     assert verdict(IN_PLACE) == "proven"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("one", "two", "attributes", "expected"),
     [
@@ -236,6 +237,7 @@ EXCHANGED = ADD.replace("%k", "%e").replace("add", "exch")
 SWAP = "%k = tt.atomic_cas acq_rel, gpu, %o, %c0, %c1 : (!tt.ptr<i32>, i32, i32) -> i32"
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("update", [ADD, SWAP])
 @pytest.mark.parametrize("other", ["tt.store %o, %i : !tt.ptr<i32>", EXCHANGED])
 def test_what_loads_are_fetched_from_is_updated_ahead_of_earlier_iterations(update: str, other: str) -> None:

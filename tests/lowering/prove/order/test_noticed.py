@@ -92,6 +92,7 @@ SABOTAGE: dict[str, tuple[Any, str, Any, int]] = {
 """What is made wrong: where, its name, what stands there then, and the first random kernel that notices it."""
 
 
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("name", SABOTAGE)
 def test_a_wrong_rule_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, value, seed = SABOTAGE[name]
@@ -109,6 +110,7 @@ def test_barriers_that_loads_are_fetched_ahead_of_are_noticed(monkeypatch: pytes
     assert disagreement(body)[0]
 
 
+@pytest.mark.slow
 @both_tiers
 def test_random_kernels_are_in_the_order_that_is_proven(in_full: bool) -> None:
     """Of those that are in an order nearly all are proven."""
@@ -120,6 +122,7 @@ def test_random_kernels_are_in_the_order_that_is_proven(in_full: bool) -> None:
     assert proven > 0.85 * right > 0
 
 
+@pytest.mark.slow
 @both_tiers
 def test_what_is_proven_of_other_random_kernels_holds_in_the_sanitizer(in_full: bool) -> None:
     """In launches that need barriers no lane loads what another one stored, by an access that is proven."""

@@ -44,21 +44,25 @@ def races_of(offset: str, elements: str) -> str:
     return proof.verdict("races")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", RIGHT)
 def test_rows_of_rows_are_apart(offset: str) -> None:
     assert races_of(offset, "Bt*M*N") in PROVED
 
 
+@pytest.mark.slow
 def test_they_are_not_without_the_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(axes, "_parts", lambda *given: [])
     assert "unknown" in {races_of(offset, "Bt*M*N") for offset in RIGHT}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", WRONG)
 def test_rows_of_rows_of_another_width_are_not(offset: str) -> None:
     assert races_of(offset, "Bt*M*N + Bt*N*N + Bt*M*M") not in PROVED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_what_follows_from_an_equation_holds_wherever_it_does(seed: int) -> None:
     random = Random(seed)

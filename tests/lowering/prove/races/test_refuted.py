@@ -27,6 +27,7 @@ KERNEL = """tt.func public @k(%x: !tt.ptr<i32>, %n: i32, %e: i32) {
 """Stores the numbers of two lanes to the element p (p + 1) / 2, and loads it: programs have elements of their own."""
 
 
+@pytest.mark.slow
 def test_lanes_of_a_store_refute_no_other_access() -> None:
     found = jn.kernel.from_ttir(KERNEL).prove(["n >= 1", "n <= 1000", "e >= 0"], {"x": "e"}, "n", ("races",))
     verdicts = {each.operation: each.verdict for each in found.accesses}
@@ -34,6 +35,7 @@ def test_lanes_of_a_store_refute_no_other_access() -> None:
     assert verdicts["tt.load"] in ("proven", "unknown")
 
 
+@pytest.mark.slow
 def test_lanes_of_a_store_that_write_one_value_refute_nothing() -> None:
     text = KERNEL.replace("tt.store %a, %r", "tt.store %a, %o")
     found = jn.kernel.from_ttir(text).prove(["n >= 1", "n <= 1000", "e >= 0"], {"x": "e"}, "n", ("races",))

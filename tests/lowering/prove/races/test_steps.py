@@ -77,6 +77,7 @@ def proof_of(text: str, assume: list[str], rows: int = 16, columns: int = 16) ->
     return jn.kernel.from_ttir(text).prove(assume, {"c": "M * N"}, programs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [2, 8])
 def test_products_with_groups_of_rows_are_proven(group: int) -> None:
     """For all sizes, below which nothing wraps: the last group has fewer rows than others."""
@@ -87,6 +88,7 @@ def test_products_with_groups_of_rows_are_proven(group: int) -> None:
     assert {bounded.verdict(each) for each in bounded.properties} == {"proven"}, bounded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "sizes"),
     [
@@ -129,6 +131,7 @@ QUICK = (0, 1, 2, 3, 5, 8, 9, 14)
 """Maps of all verdicts, of which none takes long to decide."""
 
 
+@pytest.mark.slow
 @both_tiers
 def test_maps_of_programs_are_right_where_they_are_proven(in_full: bool) -> None:
     found: Counter[str] = Counter()

@@ -68,6 +68,7 @@ def test_what_holds_in_one_launch_by_chance_is_not_meant() -> None:
     assert all(prove.describes(found.specification, each) for each in launches)
 
 
+@pytest.mark.slow
 def test_ranges_of_elements_are_those_of_all_launches() -> None:
     prove = jn.kernel.from_ttir(TAKE).prove
 
@@ -85,6 +86,7 @@ def test_ranges_of_elements_are_those_of_all_launches() -> None:
         assert said in prove.specification(one[0], *one[1], before=[far]).assume
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=pytest.mark.slow) if name == "attention_fwd_full_f16" else name  # two thirds of their time
     for name in random.Random("two launches").sample(WITH_DATA, 12)
@@ -129,6 +131,7 @@ def test_arrays_that_share_memory_are_no_launch() -> None:
         jn.kernel.from_ttir(BEHIND).prove.launch(2, both[:128], both, 70)
 
 
+@pytest.mark.slow
 def test_all_orders_of_launches_prove_as_much() -> None:
     prove = jn.kernel.from_ttir(BEHIND).prove
     for order in itertools.permutations([behind(1, 65), behind(2, 64), behind(4, 300)]):
@@ -141,6 +144,7 @@ def gathered(x: int | None, idx: list[int], n: int, m: int) -> list[Any]:
     return [None if x is None else np.zeros(x, np.float32), np.array(idx, np.int32), np.zeros(n, np.float32), n, m]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "others",
     [[(9, [0, 1], 2, 9), (0, [], 0, 0)], [(None, [0, 1, 2], 3, 9)], [(1, [0, 0], 2, 0)], [(0, [], 1, 0), (20, [5, 7], 2, 20)]],

@@ -30,6 +30,7 @@ def fixed(assume: list[str], extent: str, grid: str, promise: str = "") -> set[s
     return set(kernel(promise).prove(assume, {"x": extent}, grid, ("bounds",)).fixed)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("assume", "extent", "grid", "found"), [
     (["2*n == 20"], "n", "n", {"n == 10", "10 programs along x", "x has 10 elements"}),
     (["cdiv(n, 16) == 1"], "n", "cdiv(n, 16)", {"1 program along x"}),
@@ -80,6 +81,7 @@ def _random(rng: random.Random) -> tuple[list[str], str, str]:
     return [*assume, "0 <= n <= 9", "0 <= m <= 9"], size(), size()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_random_specifications_fix_what_all_their_sizes_say(first: int) -> None:
     """All sizes that satisfy the assumptions are from 0 to 9, and tried here."""

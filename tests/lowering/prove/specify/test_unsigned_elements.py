@@ -24,6 +24,7 @@ def _refuted(assume: list[str], type_: str = "int") -> tuple[str, int]:
     return found.reason, dict(found.counterexample.contents)["idx"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("type_", "bits"), [("int", 32), ("long", 64), ("short", 16)])
 def test_elements_that_are_no_signed_numbers_come_with_the_assumption_that_excludes_them(type_: str, bits: int) -> None:
     reason, value = _refuted(["0 <= idx[:]"], type_)

@@ -96,6 +96,7 @@ def test_lemmas_of_limits_hold_for_all_factors_within_them() -> None:
                         assert holds(lemma, dict(enumerate(numbers))), (low, high, other, numbers, lemma)
 
 
+@pytest.mark.slow
 def test_lemmas_of_what_a_factor_is_beside_a_number_hold_for_all() -> None:
     a, b, c = variable(0), variable(1), variable(2)
     for times in (-7, -2, -1, 0, 1, 3):
@@ -136,6 +137,7 @@ def with_products(formula: Formula, numbers: dict[Monomial, int]) -> bool:
             raise AssertionError(formula)
 
 
+@pytest.mark.slow
 def test_numbers_contradict_exactly_the_lemmas_that_do_not_hold() -> None:
     """Whatever numbers products are said to be: an answer with lemmas left out is taken for one with all of them."""
     rng = random.Random(3)
@@ -212,7 +214,7 @@ def test_lemmas_are_made_of_what_an_atom_is_multiplied_by() -> None:
     assert (s, rows - row) in pairs or (s, row - rows) in pairs
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_lemmas_of_random_polynomials_hold_for_all_numbers(seed: int) -> None:
     """Whatever pairs are chosen, with common factors and constants left out, what is said of them is true."""
@@ -267,7 +269,7 @@ def expected(kind: str, x: int, y: int) -> list[int]:
             return [(x * 3 + y + 4) % 8 - 4]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("kind", ["floor", "truncated", "smaller", "larger", "chosen", "unsigned", "wrapped"])
 @pytest.mark.parametrize("divisor", ["symbol", "number"])
 def test_defined_numbers_are_exactly_those_of_python(kind: str, divisor: str) -> None:
@@ -300,6 +302,7 @@ def test_quotients_and_extremes_are_one_number_however_they_are_written() -> Non
     assert len({terms.larger(n, constant(2)), terms.larger(n, constant(3)), terms.smaller(n, constant(2))}) == 3
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("seed", range(24))
 def test_numbers_in_normal_form_are_those_of_python(seed: int) -> None:
     """Quotients of quotients with sums around, extremes of them, for numbers on both sides of 0: as the facts allow, alone."""
@@ -332,6 +335,7 @@ def test_numbers_in_normal_form_are_those_of_python(seed: int) -> None:
         assert high is None or right <= high
 
 
+@pytest.mark.slow
 def test_quotients_by_sizes_that_may_be_0() -> None:
     """Of numbers from 0 on, as of programs, by sizes from 0 on."""
     terms = Terms()

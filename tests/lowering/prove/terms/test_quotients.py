@@ -23,6 +23,7 @@ def is_number(solver: Solver, value: Polynomial, expected: int, *given: Polynomi
     )
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("seed", range(8))
 def test_quotients_beside_each_other_are_those_of_python(seed: int) -> None:
     """In any order, with divisors that divide each other or do not, of sums and of quotients."""
@@ -56,6 +57,7 @@ def test_a_quotient_of_a_known_quotient_is_one_of_that() -> None:
     assert other.text(other.floor_parts(n + 187, constant(192))[0]) == "(n + 187 // 192)"
 
 
+@pytest.mark.slow
 def test_parts_of_the_number_of_programs() -> None:
     """Where a divisor divides the number of programs, quotients are in the range that is said, whatever the signs of sizes."""
     for is_floor, is_nested in product((False, True), repeat=2):

@@ -143,6 +143,7 @@ ATTACKS = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_what_few_programs_load_says_nothing_of_many(name: str) -> None:
     attack = ATTACKS[name]
@@ -181,6 +182,7 @@ def subjects(in_full: bool) -> Iterator[tuple[Any, dict[str, Any]]]:
         yield read(name), WRITTEN["specifications"][name]
 
 
+@pytest.mark.slow
 @both_tiers
 def test_verdicts_do_not_depend_on_what_was_asked_before(in_full: bool) -> None:
     alone = ("bounds", *OTHERS)

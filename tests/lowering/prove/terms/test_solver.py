@@ -113,6 +113,7 @@ def test_numbers_beyond_the_range_of_a_product_are_no_answer() -> None:
     assert list(models.satisfying(at_least(n, 3), [negated(flag)], ranges))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_conditions_that_are_not_needed(seed: int) -> None:
     """What is impossible without some conditions holds for no numbers of a small range without them."""

@@ -76,6 +76,7 @@ def _arrays(rng: Any, rows: int, keys: int, width: int = 16, dtype: str = "float
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("mask", MASKS)
 def test_masks(mask: str, added: bool) -> None:
@@ -88,6 +89,7 @@ def test_masks(mask: str, added: bool) -> None:
         np.testing.assert_allclose(found, _expected(*arrays, MASKS[mask], added), 1e-4, 1e-5)
 
 
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("operand", [0, 1, 2])
 @pytest.mark.parametrize("number", [INF, -INF, np.nan, 1e30])
 @pytest.mark.parametrize("added", [False, True])
@@ -108,6 +110,7 @@ def test_what_is_not_finite_counts_among_excluded_keys(
                 np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float16", 2e-2)])
 def test_other_floats(dtype: str, tolerance: float) -> None:
     arrays = _arrays(np.random.default_rng(3), 257, 257, dtype=dtype)
@@ -126,6 +129,7 @@ def test_scores_that_overflow_in_float16_alone() -> None:
     np.testing.assert_array_equal(found, whole)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("factor", [0.0, 1e6, -2.0])
 def test_factors_of_scores(factor: float) -> None:
     arrays = _arrays(np.random.default_rng(5), 200, 200)
@@ -144,6 +148,7 @@ def _loops(model: Any) -> int:
     return max(str(kernel.ttir).count("scf.for") for kernel in model.kernels)
 
 
+@pytest.mark.slow
 def test_which_attentions_leave_keys_out() -> None:
     shapes = [(2, 512, 32)] * 3
     for name, mask in MASKS.items():
@@ -154,6 +159,7 @@ def test_which_attentions_leave_keys_out() -> None:
         assert _loops(jn.compile(_graph(shapes, other, True), "cpu", cache=False)) == 1
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("extent", [512, 500, "n"])
 def test_positions_are_not_loaded(extent: int | str) -> None:
     """What is beyond the last key of a partial block would count as key 0, and no block were excluded."""

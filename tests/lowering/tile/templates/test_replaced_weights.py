@@ -44,6 +44,7 @@ def _attentions(model: Any) -> int:
     return sum("attention" in kernel.name for kernel in model.kernels)
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("rows", "keys"), [(40, 40), (200, 200), (33, 500), (300, 129)])
 def test_rows_without_weights_are_zero(rows: int, keys: int, causal: bool) -> None:
@@ -60,6 +61,7 @@ def test_rows_without_weights_are_zero(rows: int, keys: int, causal: bool) -> No
         np.testing.assert_allclose(found, _expected(*arrays, causal=causal), 1e-4, 1e-5)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("number", [np.nan, INF, -INF])
 @pytest.mark.parametrize("operand", [0, 1, 2, 3])
 def test_what_is_not_finite(operand: int, number: float) -> None:
@@ -74,6 +76,7 @@ def test_what_is_not_finite(operand: int, number: float) -> None:
         np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float16", 2e-2)])
 def test_other_floats(dtype: str, tolerance: float) -> None:
     arrays = _arrays(200, 300, dtype)
@@ -90,6 +93,7 @@ def test_another_number_in_place_of_nan_is_no_attention() -> None:
     np.testing.assert_allclose(model(*arrays), _expected(*arrays, number=0.5), 1e-4, 1e-4)
 
 
+@pytest.mark.slow
 def test_on_a_simulated_gpu() -> None:
     arrays = [array[:, :, :] if array.ndim == 3 else array for array in _arrays(17, 300)]
     arrays[3][5] = -INF
@@ -97,6 +101,7 @@ def test_on_a_simulated_gpu() -> None:
     np.testing.assert_allclose(found, _expected(*arrays), 1e-4, 1e-5)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize(("rows", "keys"), [(3, 0), (0, 4), (3, 5)])
 def test_attention_of_no_keys_is_zero(rows: int, keys: int, dtype: str) -> None:

@@ -73,7 +73,7 @@ def reached(x: np.ndarray, side: int) -> np.ndarray:
     return largest
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [2, 4])
 @pytest.mark.parametrize("symbolic", [False, True], ids=["known", "symbolic"])
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_what_lies_outside_of_a_window_is_no_part_of_it_but_in_fast_numerics() -
     np.testing.assert_allclose(fast, wanted, atol=3)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [2, 4])
 @pytest.mark.parametrize("shape", [(2, 12, 14, 36), (1, 7, 9, 5)])
 def test_what_is_not_finite_is_the_plain_sum(shape: tuple[int, ...], side: int) -> None:
@@ -158,6 +158,7 @@ def test_what_is_not_finite_is_the_plain_sum(shape: tuple[int, ...], side: int) 
             np.testing.assert_allclose(found[finite] / scale, wanted[finite] / scale, atol=2e-5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("side", [2, 4])
 def test_results_that_are_not_finite_are_seen_wherever_they_are_in_their_tile(side: int) -> None:
     generator = np.random.default_rng(10)
@@ -174,6 +175,7 @@ def test_results_that_are_not_finite_are_seen_wherever_they_are_in_their_tile(si
         np.testing.assert_allclose(found, plain(x, filters), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [2, 4])
 def test_the_epilogue_reads_and_writes_only_results(tmp_path: Path, side: int) -> None:
     generator = np.random.default_rng(3)
@@ -195,6 +197,7 @@ def test_the_epilogue_reads_and_writes_only_results(tmp_path: Path, side: int) -
         np.testing.assert_allclose(second.astype(np.float64), wanted, rtol=2e-2, atol=1e-2)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("side", [2, 4])
 def test_an_operand_that_is_computed_from_the_input_is_read_in_tiles(side: int) -> None:
     generator = np.random.default_rng(4)
@@ -209,6 +212,7 @@ def test_an_operand_that_is_computed_from_the_input_is_read_in_tiles(side: int) 
     np.testing.assert_allclose(model(x, factor), plain(x * factor, filters), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("change", ["stride", "dilation", "groups", "five taps", "float64", "input filters", "reproducible"])
 def test_other_convolutions_are_plain(change: str) -> None:
     dtype = jn.float64 if change == "float64" else jn.float32
@@ -224,6 +228,7 @@ def test_other_convolutions_are_plain(change: str) -> None:
     assert side_of_tiles(model) == 1
 
 
+@pytest.mark.slow
 def test_few_tiles_and_narrow_filters_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     for shape, count in [((1, 8, 8, 64), 64), ((1, 34, 34, 16), 64), ((1, 34, 34, 64), 16)]:
@@ -249,6 +254,7 @@ def test_the_layout_is_the_sums_of_taps(side: int) -> None:
     np.testing.assert_array_equal(pack(filters.reshape(630, 11), layout), stored)
 
 
+@pytest.mark.slow
 def test_the_algorithm_that_a_schedule_says_is_within_its_numerics() -> None:
     x, filters = np.ones((1, 10, 10, 8), np.float32), np.ones((3, 3, 8, 16), np.float32)
     graph = jn.Graph("convolution")

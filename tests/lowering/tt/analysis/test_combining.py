@@ -126,6 +126,7 @@ def test_values_of_several_operands_are_not_taken_for_each_other() -> None:
     assert not commutes(_reduction(kernel).regions[0])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("extent", [2, 16, 64, 256, 1024])
 def test_the_first_of_equals_is_the_first(extent: int) -> None:
     rng = np.random.default_rng(extent)

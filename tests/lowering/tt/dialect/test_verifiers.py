@@ -289,6 +289,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("body", "message"), CASES, ids=range(len(CASES)))
 def test_a_wrong_operation_is_refused(body: str, message: str) -> None:
     with pytest.raises(UserError) as caught:

@@ -49,6 +49,7 @@ def kinds(found: Any) -> list[str]:
     return [each.kind for each in found.findings]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("store", STORES)
 def test_rows_that_lie_in_one_another(store: str) -> None:
     made, x = kernel(store), np.arange(64, dtype=np.float32)

@@ -437,6 +437,7 @@ def arguments(name: str) -> list[Any]:
     return found
 
 
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("name", CASES)
 def test_undefined_operands_are_not_lost(name: str) -> None:
     case = CASES[name]
@@ -451,6 +452,7 @@ def test_undefined_operands_are_not_lost(name: str) -> None:
         )
 
 
+@pytest.mark.slow
 @both_tiers
 def test_native_code_stops_at_them(in_full: bool) -> None:
     """Where the sanitizer has a finding, the launch does not end natively; without, most do."""

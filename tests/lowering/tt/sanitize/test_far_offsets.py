@@ -44,6 +44,7 @@ def kernel(body: str, type_: str, *more: str) -> Kernel:
     return jn.kernel.from_ttir(text.replace("<T>", f"<{type_}>"))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", [np.int16, np.float64])
 @pytest.mark.parametrize("name", BLOCKS)
 def test_offsets_that_wrap_in_bytes_are_found(name: str, dtype: type) -> None:
@@ -103,7 +104,7 @@ TWICE = {
 }
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("by", [2**58, 2**59, 2**60, 2**61, 2**62, -(2**62), -(2**63)])
 @pytest.mark.parametrize("type_", ["i8", "i64"])
 @pytest.mark.parametrize("name", TWICE)

@@ -212,6 +212,7 @@ def test_an_index_outside_the_axis_of_a_gather() -> None:
     assert found.message == "index 8 lies outside axis 0, which has 8 elements"
 
 
+@pytest.mark.slow
 def test_findings_are_merged_and_bounded() -> None:
     stores = "\n".join(
         f'tt.store %p, %r : tensor<8x!tt.ptr<i32>> loc("f.py":{line}:1)' for line in range(120)

@@ -12,6 +12,7 @@ FAST = NAMES[::3]
 CASES = [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in NAMES]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_the_right_kernel_is_clean_and_the_fault_is_found(name: str) -> None:
     recorded = Recorded(name)

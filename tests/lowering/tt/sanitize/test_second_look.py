@@ -60,6 +60,7 @@ def kinds(report: Any) -> Sequence[tuple[str, Any]]:
     return [(each.kind, each.program) for each in report.findings]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("shift", "program"), [(-1, 0), (1, PROGRAMS - 1)])
 def test_one_program_is_enough(shift: int, program: int) -> None:
     """The first finding of all programs is that of the part; its programs before have run."""

@@ -46,6 +46,7 @@ tt.func public @f(%x: !tt.ptr<{elem}>, %y: !tt.ptr<{elem}>, %n: i32, %k: i32, %m
 """)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_undefined_lanes_of_transforms(case: tuple[tuple[int, ...], int, str, int, str]) -> None:
     shape, axis, kind, length, elem = case

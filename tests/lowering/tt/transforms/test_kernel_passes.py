@@ -115,6 +115,7 @@ def test_the_text_before_a_pass_that_fails_ahead_of_the_descriptors() -> None:
         kernel.pipeline("sm_90a")
 
 
+@pytest.mark.slow
 def test_stages_of_a_kernel_that_its_back_end_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object) -> None:
         raise jn.UnsupportedError("no code")

@@ -78,6 +78,7 @@ def test_mistakes_in_a_pipeline(text: str, expected: str) -> None:
     assert expected in str(error.value)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("name", "case"), each(NAMES, SOME))
 def test_every_pass_runs_alone_from_the_command_line(name: str, case: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", str(CORPUS / case / "kernel.ttir"), "--passes", name]) == 0
@@ -154,6 +155,7 @@ def test_what_pipelines_have_in_common_runs_once() -> None:
     assert print_module(function) == before
 
 
+@pytest.mark.slow
 @both_tiers
 def test_copies_are_equal_and_apart(in_full: bool) -> None:
     """Of functions with structured control flow, with branches between blocks, and with calls."""
@@ -172,7 +174,7 @@ def test_copies_are_equal_and_apart(in_full: bool) -> None:
         assert print_module(module) == before
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("case", SOME)
 def test_a_text_is_parsed_once(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = []
@@ -229,6 +231,7 @@ def test_a_pass_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     pipeline_module._parsed.cache_clear()
 
 
+@pytest.mark.slow
 def test_a_graph_loads_no_pass_that_it_does_not_run() -> None:
     code = """
 import sys, joinery as jn

@@ -18,7 +18,7 @@ def _numbers(total: Any, scale: Any, y_scale: float, zero: int, low: int, high: 
     return codes.astype(np.int64), (codes - zero).astype(F) * F(y_scale)
 
 
-@pytest.mark.one_in(32)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("residual", [False, True])

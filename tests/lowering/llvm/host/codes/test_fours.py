@@ -62,7 +62,7 @@ def _expected(layer: dict[str, Any], y_zero: int, y_scale: float) -> Any:
     return _codes(sums, scale, F(y_scale), y_zero, layer["dtype"])
 
 
-@pytest.mark.one_in(160)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("channels", CHANNELS)
@@ -77,7 +77,7 @@ def test_layers_between_codes(channels: int, kernel: tuple[int, int], dtype: str
             np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("ends", [0, 1, 2, 3])
 def test_sums_of_the_largest_codes(dtype: str, ends: int) -> None:

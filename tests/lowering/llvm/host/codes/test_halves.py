@@ -3,6 +3,8 @@
 import functools
 import itertools
 import re
+from collections.abc import Callable
+from typing import Any
 
 import joinery as jn
 import numpy as np
@@ -23,6 +25,7 @@ def numbers(size, dtype):
     return drawn.astype(dtype)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dtype", ["int64", "uint64"])
 def test_halves_are_taken_out(size, dtype):
@@ -169,7 +172,7 @@ LOADS = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(48)
 @pytest.mark.parametrize("mask", ["", "masked"])
 @pytest.mark.parametrize("loads", LOADS)
 @pytest.mark.parametrize("stores", STORES)
@@ -243,3 +246,50 @@ module {{
     jn.kernel.from_ttir(text).launch((1,), x, a, low, product)
     np.testing.assert_array_equal(low.view(np.int32), x.astype(np.int32))
     np.testing.assert_allclose(product, a @ a, 1e-4, 1e-4)
+
+
+WITH_OTHERS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+    "products": lambda lib, x, y, r: x * y,
+    "products and sums": lambda lib, x, y, r: x * y + x - y * 2.0,
+    "a real factor": lambda lib, x, y, r: x * r.astype("complex64"),
+    "a real factor of products": lambda lib, x, y, r: x * y * r.astype("complex64"),
+    "products with a part of others": lambda lib, x, y, r: x * lib.real(y).astype("complex64"),
+    "chosen by their parts": lambda lib, x, y, r: lib.where(lib.real(x) > lib.imag(y), x * y, y),
+    "chosen by a real": lambda lib, x, y, r: lib.where(r > 0.0, x * y, y),
+    "chosen by their position": lambda lib, x, y, r: lib.where(lib.cumsum(r * 0.0 + 1.0, axis=1) < 21.0, x * y, x),
+    "of one row": lambda lib, x, y, r: x * y[0],
+    "of one number": lambda lib, x, y, r: x * y[0, 0],
+    "reversed": lambda lib, x, y, r: x * lib.flip(y, 1),
+    "twice": lambda lib, x, y, r: (x * y) * (x * y) + lib.abs(x * y).astype("complex64"),
+}
+
+
+@pytest.mark.parametrize("columns", [1, 7, 15, 16, 17, 31, 32, 33, 48, 100])
+@pytest.mark.parametrize("name", WITH_OTHERS)
+def test_lanes_stay_in_another_order_only_where_all_do(name: str, columns: int) -> None:
+    rng = np.random.default_rng(columns)
+    x, y = (rng.standard_normal((3, columns, 2), dtype=np.float32).view(np.complex64)[..., 0] for _ in range(2))
+    r = rng.standard_normal((3, columns), dtype=np.float32)
+    for shape in ((3, columns), ("m", "n")):
+        kinds = {"x": "complex64", "y": "complex64", "r": "float32"}
+        graph = jn.Graph("g", inputs=[jn.TensorType(dtype, shape, each) for each, dtype in kinds.items()])
+        graph.output(WITH_OTHERS[name](jn, *graph.inputs))
+        found = jn.compile(graph, device="cpu", threads=1)(x, y, r)
+        np.testing.assert_allclose(found, WITH_OTHERS[name](np, x, y, r), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("size", [16, 64, 1000])
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint32"])
+def test_addresses_and_choices_of_halves_are_in_the_order_of_elements(dtype: str, size: int) -> None:
+    """An index of 32 bits is half of one of 64."""
+    rng = np.random.default_rng(size)
+    x, y = (rng.standard_normal((size, 2), dtype=np.float32).view(np.complex64)[..., 0] for _ in range(2))
+    at = rng.integers(0, size, size)
+    kinds = {"x": "complex64", "y": "complex64", "at": "int64"}
+    graph = jn.Graph("g", inputs=[jn.TensorType(kind, (size,), name) for name, kind in kinds.items()])
+    a, b, index = graph.inputs
+    index = jn.cast(index, dtype)
+    graph.output(jn.gather(a, index, axis=0) * b, jn.where(index > size // 2, a * b, b))
+    gathered, chosen = jn.compile(graph, device="cpu", threads=1)(x, y, at)
+    np.testing.assert_allclose(gathered, x[at] * y, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(chosen, np.where(at > size // 2, x * y, y), rtol=1e-5, atol=1e-5)

@@ -29,7 +29,7 @@ def every(dtype):
     return np.arange(int(limits.min), int(limits.max) + 1).astype(dtype)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
 @pytest.mark.parametrize("divisor", [*DIVISORS, *ODD_DIVISORS])
 def test_all_quotients_by_a_known_number(dtype, divisor):

@@ -52,6 +52,7 @@ def kernel_of(elem: str, positions: str, count: int, n: int) -> Any:
     return jn.kernel.from_ttir(TEXT.format(e=elem, x=positions, i=index, size=size, count=count, n=n, positions=emitted))
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("elem", "positions"), each(tuple(DTYPES), tuple(POSITIONS)))
 def test_every_length(elem: str, positions: str) -> None:
     for count in LENGTHS:

@@ -187,6 +187,7 @@ def test_sums_with_their_carry(agree, elem: str) -> None:
     assert carry.tolist() == [bool(value >> 8 * x.itemsize) for value in exact]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("elem", INTEGERS)
 def test_integer_powers(agree, elem: str) -> None:
     dtype, block = INTEGERS[elem], f"tensor<256x{elem}>"

@@ -78,7 +78,7 @@ def loops(top: int) -> list[tuple[int, int, int]]:
     ]  # fmt: skip
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("bound", "target"),
     pairs([("i32", 2**31 - 1), ("i64", 2**63 - 1)], ["interpret", "cpu"])

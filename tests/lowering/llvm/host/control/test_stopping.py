@@ -47,6 +47,7 @@ print("and usable", flush=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process of its own")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_control_c_cancels_a_launch(threads: int) -> None:

@@ -19,6 +19,7 @@ CASES = (
 """(shape, axis, length): one pass and several, matrices of whole registers and of others, prime factors up to 31."""
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(("how", "case"), each(list(itertools.product(KINDS, (False, True))), CASES))
 def test_lines_are_transformed_along_every_axis(how: tuple[str, bool], case: tuple[tuple[int, ...], int, int]) -> None:
     (kind, is_wide), (shape, axis, length) = how, case

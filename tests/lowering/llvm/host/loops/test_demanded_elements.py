@@ -181,7 +181,7 @@ def test_two_readers_with_masks_of_their_own(native: Any, n: int, m: int) -> Non
         assert (products[m:] == 7).all()
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("n", [0, 1, 7, 16, 50, 64])
 def test_a_product_of_masked_rows(native: Any, n: int) -> None:
     """Rows are masked only where the product is stored; a second product reads all of the first."""

@@ -15,7 +15,7 @@ def _planes(dtype: str, shape: tuple[int, ...]) -> Any:
     return np.random.default_rng(3).integers(0, 100, shape).astype(dtype)
 
 
-@pytest.mark.one_in(80)
+@pytest.mark.one_in(240)
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "int16", "float16", "float64", "bool"])
 @pytest.mark.parametrize("channels", [2, 3, 4, 5, 6, 9, 15, 16, 17])
 @pytest.mark.parametrize("pad", [(0, 0), (1, 1), (0, 2)])

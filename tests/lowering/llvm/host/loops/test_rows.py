@@ -50,6 +50,7 @@ def softmax_of(x: Array) -> Array:
         return power / power.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.slow
 @both_tiers
 def test_softmax_of_any_length(softmax: jn.Kernel, in_full: bool) -> None:
     for n, grid in share(list(itertools.product(SIZES, GRIDS)), 0, 5, in_full):

@@ -8,6 +8,7 @@ from typing import Any
 
 import joinery as jn
 import joinery.interface.native.host_program as host_program
+import joinery.runtime.host.device as device
 import numpy as np
 import pytest
 
@@ -45,18 +46,23 @@ class GuardedHeap:
     def __init__(self) -> None:
         self.blocks: dict[int, np.ndarray[Any, Any]] = {}
         self.given = 0
+        self.is_empty = False
         self.damage: list[str] = []
         self.malloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(self._malloc)
         self.free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._free)
 
-    def _malloc(self, size: int) -> int:
+    def _malloc(self, size: int) -> int | None:
+        if self.is_empty:
+            return None
         raw = np.full(size + 2 * MARGIN + LINE, PATTERN, np.uint8)
         address = raw.ctypes.data + MARGIN + -(raw.ctypes.data + MARGIN) % LINE
         self.blocks[address] = raw
         self.given += 1
         return address
 
-    def _free(self, address: int) -> None:
+    def _free(self, address: int | None) -> None:
+        if address is None:
+            return
         raw = self.blocks.pop(address)
         start = address - raw.ctypes.data
         end = start + raw.size - 2 * MARGIN - 2 * LINE  # kernels ask for a line more, to start at one
@@ -71,7 +77,8 @@ def heap(monkeypatch: pytest.MonkeyPatch) -> Iterator[GuardedHeap]:
     replaced = {
         name: int(ctypes.cast(getattr(guarded, name), ctypes.c_void_p).value or 0) for name in ("malloc", "free")
     }
-    monkeypatch.setattr(host_program, "library_symbols", lambda: {**symbols, **replaced})
+    for module in (host_program, device):
+        monkeypatch.setattr(module, "library_symbols", lambda: {**symbols, **replaced})
     yield guarded
     assert not guarded.blocks
     assert not guarded.damage
@@ -93,3 +100,21 @@ def test_rows_written_in_whole_lines_keep_by_products_inside(heap: GuardedHeap, 
 def test_random_programs_stay_inside(heap: GuardedHeap) -> None:
     for seed in range(6):
         Checked(program([seed, seed + 100, seed + 200], 1), seed).launched()
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_that_graphs_keep_stay_inside(heap: GuardedHeap, dtype: str, is_empty: bool) -> None:
+    """Where there is no memory, what is kept lies on the stack."""
+    graph = jn.Graph("g", inputs=[jn.TensorType(dtype, ("m", 16_001), "x")])
+    parts = [jn.exp(graph.inputs[0] * (0.5 * (number + 1))) for number in range(3)]
+    total = jn.sum(parts[0] + parts[1] + parts[2], axis=1, keepdims=True)
+    graph.output(*[part / total for part in parts])
+    model = jn.compile(graph, "cpu", threads=1, cache=False)
+    heap.is_empty = is_empty
+    for rows in (1, 5):
+        x = np.random.default_rng(rows).standard_normal((rows, 16_001)).astype(dtype)
+        wide = [np.exp(x.astype(np.float64) * 0.5 * (number + 1)) for number in range(3)]
+        for one, expected in zip(model(x), wide, strict=True):
+            np.testing.assert_allclose(one, expected / sum(wide).sum(1, keepdims=True), rtol=2e-5)
+    assert bool(heap.given) != is_empty

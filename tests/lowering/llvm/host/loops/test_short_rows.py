@@ -48,7 +48,7 @@ def _model(computed: Computed, dtype: str, columns: int, rows: int | str) -> Any
     return jn.compile(graph, "cpu", cache=False)
 
 
-@pytest.mark.one_in(20)
+@pytest.mark.one_in(280)
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float16", "int32", "float32", "float64"])
 @pytest.mark.parametrize("columns", COLUMNS)
 @pytest.mark.parametrize("case", CASES)
@@ -113,6 +113,7 @@ def test_one_store_has_many_rows() -> None:
     assert len(_model(CASES["side by side"], "float64", 31, 1001).kernels) == 2
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("columns", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("case", [lambda w, u: w + (u + u), lambda w, u: w * w + w - u, lambda w, u: w ^ (u << 1)])
 def test_bytes_that_are_repeated_and_added(case: Any, columns: int) -> None:

@@ -46,6 +46,7 @@ def test_rows(agree, text) -> None:
     assert (o == expected).all()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("n", [1, 100, 127, 128])
 def test_a_line_whose_rest_is_infinite(agree, n) -> None:
     x = np.random.default_rng(n).standard_normal(n).astype(np.float32)

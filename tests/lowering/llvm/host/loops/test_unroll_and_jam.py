@@ -41,6 +41,7 @@ def counts(x: tuple[int, ...], w: tuple[int, ...], strides: tuple[int, int], dil
     return [(size + sum(pair) - (taps - 1) * dilation - 1) // stride + 1 for size, taps, stride, pair in each]
 
 
+@pytest.mark.slow
 @both_tiers
 def test_depthwise_convolutions(in_full: bool) -> None:
     """All values are exact: any wrong tap, row or factor shows. Inputs end where memory does."""
@@ -115,6 +116,7 @@ __global__ void rows(float *z, float *x, int *on, float *a, float *b, float *c, 
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("n", [1, 3, 4, 15, 16, 18, 45])
 def test_masks_that_read_memory(n: int) -> None:
     """Which rows are read is known from memory, that ends with the last row."""

@@ -21,6 +21,7 @@ def agrees(found: np.ndarray, x: np.ndarray, y: np.ndarray) -> bool:
     return bool((np.abs(found - x.astype(np.longdouble) @ y.astype(np.longdouble)) <= bound(x, y)).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_products_of_any_columns(dtype: str, target: str | None) -> None:
@@ -41,6 +42,7 @@ def test_products_of_any_columns(dtype: str, target: str | None) -> None:
         assert agrees(each, x, y), (x.shape, y.shape)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("columns", [3, 17, 37, 65])
 def test_what_lies_beside_a_product_is_left_alone(columns: int) -> None:
     """Rows of the result are longer than those of the product."""

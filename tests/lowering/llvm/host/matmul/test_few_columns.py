@@ -43,6 +43,7 @@ def product(dtype: str, x: Any, w: Any, turned: bool, swapped: bool = False, **o
     return jn.compile(graph, "cpu", cache=False, **options)
 
 
+@pytest.mark.slow
 @both_tiers
 def test_any_sizes(in_full: bool) -> None:
     """All values are exact, so that every order of sums gives the same. Matrices end where memory does."""
@@ -104,6 +105,7 @@ def test_convolutions_to_few_channels() -> None:
         np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(x, w), expected)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_width_of_registers(name: str) -> None:
     """The function by itself: no element is read or written but those of the product, and sums are added to, or not."""

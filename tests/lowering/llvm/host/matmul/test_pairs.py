@@ -259,6 +259,7 @@ def test_a_processor_with_the_instruction_has_it_in_its_code() -> None:
     assert HostLimits.of(COOPERLAKE).pairs
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", OTHERS)
 def test_code_for_others_has_none(name: str) -> None:
     """Compiled, as their code widens and multiplies floats."""
@@ -299,7 +300,7 @@ def _bounded(found: Any, left: Any, right: Any) -> None:
     assert (error <= bound).all(), np.max(error / bound)
 
 
-@pytest.mark.one_in(36)
+@pytest.mark.one_in(72)
 @pytest.mark.parametrize(("m", "k", "n"), pairs(SIZES, [0, 1, 2, 65, 519, 2100], SIZES))
 def test_products_of_every_kind_of_operand(m: int, k: int, n: int) -> None:
     """Read in place, transposed, computed, constant, of sizes that are known and not; on all processors."""
@@ -320,6 +321,7 @@ def test_products_of_every_kind_of_operand(m: int, k: int, n: int) -> None:
             _bounded(one, left, right)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["strict", "fast", "reproducible"])
 def test_batches_and_epilogues(name: Any) -> None:
     rng = np.random.default_rng(1)

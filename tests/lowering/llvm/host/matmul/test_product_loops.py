@@ -120,7 +120,7 @@ def matrices(elem: str, k: int, width: int = N) -> tuple[np.ndarray, np.ndarray,
     return a, b, np.zeros((M, N), total)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("elem", NUMPY)
 @pytest.mark.parametrize("k", [1, 15, 16, 17, 250, 256, 300])
 def test_every_depth(agree, elem: str, k: int) -> None:

@@ -31,7 +31,7 @@ def check(m: int, k: int, n: int, dtype: Any, turned: tuple[bool, bool] = (False
     np.testing.assert_array_equal(found, a @ b, err_msg=f"{m} x {k} x {n}")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("n", COLUMNS)
 def test_columns_of_any_number(n: int, target: str | None) -> None:
@@ -40,6 +40,7 @@ def test_columns_of_any_number(n: int, target: str | None) -> None:
     check(m, k, n, dtype, (at % 3 == 1, at % 5 == 2), target)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("m", "k", "n"), [(67, 3, 1502), (33, 5, 1031), (9, 600, 35)])
 def test_blocks_that_end_within_a_result(m: int, k: int, n: int, target: str | None) -> None:
@@ -47,12 +48,14 @@ def test_blocks_that_end_within_a_result(m: int, k: int, n: int, target: str | N
     check(m, k, n, "float32", target=target)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("n", [2, 4, 5, 8])
 def test_few_columns_of_a_matrix_that_lies_along_its_rows(n: int) -> None:
     for m, k, dtype in ((35, 70, "float32"), (64, 9, "float64"), (285, 21, "float32")):
         check(m, k, n, dtype, (True, n == 5))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("turned", [(False, False), (True, False)])
 @pytest.mark.parametrize("n", [4, 37, 78])
 def test_infinities_and_nan_stay_in_their_lines(n: int, turned: tuple[bool, bool]) -> None:
@@ -117,7 +120,7 @@ def text(limit: int, stride: int, rows: int = 16) -> Any:
     return jn.kernel.from_ttir(found)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("limit", [5, 37, 64, 100, 144, 158, 192])
 @pytest.mark.parametrize("stride", [200, 193])
 def test_nothing_beyond_a_limit_is_written(limit: int, stride: int) -> None:

@@ -22,7 +22,7 @@ def _convolved(x: Any, w: Any, pads: Any, stride: int, dilation: int) -> Any:
     return np.einsum("nhwcij,ijcf->nhwf", windows, w.astype(np.int64))
 
 
-@pytest.mark.one_in(160)
+@pytest.mark.one_in(320)
 @pytest.mark.parametrize("kernel", [(3, 3), (7, 7), (2, 5), (5, 2), (11, 1)])
 @pytest.mark.parametrize("filters", [9, 16, 17, 33, 64, 70, 144])
 @pytest.mark.parametrize("channels", [1, 3, 4, 5, 16, 100])
@@ -81,7 +81,7 @@ def _plain(x: Any, w: Any, pads: Any, stride: int, dilation: int = 1) -> Any:
         return (windows.transpose(0, 1, 2, 4, 5, 3)[..., None] * w.astype(np.float64)).sum((3, 4, 5))
 
 
-@pytest.mark.one_in(40)
+@pytest.mark.one_in(360)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kernel", [(3, 3), (2, 5), (5, 2), (7, 1), (2, 2)])
 @pytest.mark.parametrize("filters", [9, 17, 32, 33, 64, 70, 144])
@@ -125,6 +125,7 @@ def test_infinities_in_images_of_few_channels(at: tuple[int, ...], number: float
     assert 0 < np.isfinite(found).sum() < found.size
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("groups", "each", "taps", "stride"), [(3, 16, (3, 3), 1), (2, 8, (3, 5), 2), (4, 5, (5, 2), 1), (2, 16, (4, 4), 2)]
 )

@@ -38,7 +38,7 @@ def _product(dtype: Any, sizes: tuple[int, int, int], made: str, symbolic: bool)
     return graph, [x] if "constant" in made else [x, w]
 
 
-@pytest.mark.one_in(64)
+@pytest.mark.one_in(128)
 @pytest.mark.parametrize("made", ["constant", "input", "wide constant", "wide input"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
@@ -49,7 +49,7 @@ def test_they_are_exact_for_integers(sizes: tuple[int, int, int], dtype: Any, ma
         np.testing.assert_array_equal(found.astype(F), jn.evaluate(graph, *inputs).astype(F))
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("made", ["constant", "input", "wide constant", "wide input"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_infinities_and_nan_reach_every_sum_that_has_them(dtype: Any, made: str) -> None:
@@ -76,6 +76,7 @@ def test_every_number_of_the_dtype_is_widened(dtype: Any) -> None:
         np.testing.assert_array_equal(model(np.ones((1, 1), F), row[None])[0], row.astype(F))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_reproducible_bits_are_those_of_the_widened_operand(dtype: Any) -> None:
     rng = np.random.default_rng(4)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("rows", [1, 2, 7, 33, 127, 128])
 @pytest.mark.parametrize(("dtype", "depth", "columns"), [("float32", 1030, 1111), ("float64", 515, 2050)])
 def test_few_rows(rows: int, dtype: str, depth: int, columns: int) -> None:
@@ -20,7 +20,7 @@ def test_few_rows(rows: int, dtype: str, depth: int, columns: int) -> None:
         np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False, threads=threads)(a, b), expected)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("rows", [1, 8, 100])
 def test_bits_do_not_depend_on_planned_threads(rows: int) -> None:
     a, b = (np.random.default_rng(rows).standard_normal(shape).astype(np.float32) for shape in ((rows, 900), (900, 1536)))

@@ -20,7 +20,7 @@ def _model(dtype: str, columns: int) -> Any:
     return jn.compile(graph, "cpu", cache=False)
 
 
-@pytest.mark.one_in(16)
+@pytest.mark.one_in(48)
 @pytest.mark.parametrize(
     ("dtype", "m", "k", "columns"),
     pairs(["float32", "float64"], [0, 1, 5, 6, 7, 13, 24, 25, 67, 300], [0, 1, 3, 4, 5, 66, 517], [1, 15, 64, 70, 130]),

@@ -20,7 +20,8 @@ FAR = ((5, 6, 7), (9, 10), (12, 16))
 EXTENTS = (1, 2, 3, 7, 8, 9, 16, 17, 18, 33, 51, 102, 130)
 
 
-@pytest.mark.parametrize(("dtype", "target"), each(["float32", "int64", "uint8", "float16"], [*TARGETS, None]))
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "target"), each(["float32", "int64", "uint8", "int16", "float16"], [*TARGETS, None]))
 @pytest.mark.parametrize("strides", [(2, 3, 4), *[pytest.param(far, marks=pytest.mark.slow) for far in FAR]])
 def test_nothing_beyond_an_array_is_read_or_written(dtype: str, target: str | None, strides: tuple[int, ...]) -> None:
     fence = Fence(at_end=True)
@@ -39,7 +40,7 @@ def test_nothing_beyond_an_array_is_read_or_written(dtype: str, target: str | No
             assert np.array_equal(next(found), x.reshape(-1, stride) + 1)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
 @pytest.mark.parametrize("stride", range(5, 17))
 def test_columns_of_longer_rows(stride: int, dtype: str) -> None:
@@ -66,6 +67,7 @@ def test_one_element_of_a_register_is_widened(dtype: str) -> None:
         assert np.array_equal(found, x.astype(wide))
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("dtype", "pads"),
     each(["float32", "float64", "int32", "int64", "int8", "float16"], [(1, 0), (0, 1), (1, 1), (0, 2)], times=2),
@@ -85,3 +87,18 @@ def test_short_padded_rows_without_registers_for_masks(pads: tuple[int, int], dt
             continue
         for found, expected in zip(model(x), (wide.max(1), wide.sum(1), wide.min(1)), strict=True):
             np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
+@pytest.mark.parametrize("begin", [0, 1, 5])
+def test_means_of_neighbours_are_computed_in_twice_the_bits(dtype: str, begin: int) -> None:
+    limits = np.iinfo(dtype)
+    x = np.random.default_rng(begin).integers(limits.min, limits.max, (9, 2 * 333 + begin), endpoint=True).astype(dtype)
+    wide = f"{'u' * (limits.min == 0)}int{2 * limits.bits}"
+    graph = jn.Graph("g", inputs=[jn.TensorType(dtype, x.shape, "x")])
+    one, other = (jn.cast(graph.inputs[0][:, begin + n :: 2], wide) for n in (0, 1))
+    graph.output(jn.cast((one + other) // 2, dtype), one - other)
+    mean, difference = jn.compile(graph, device="cpu", cache=False)(x)
+    first, second = x[:, begin::2].astype(wide), x[:, begin + 1 :: 2].astype(wide)
+    np.testing.assert_array_equal(mean, ((first + second) // 2).astype(dtype))
+    np.testing.assert_array_equal(difference, first - second)

@@ -136,6 +136,7 @@ def test_permutes(dtype: str, case: tuple[tuple[int, ...], tuple[int, ...]]) -> 
     np.testing.assert_array_equal(permuted(shape, order, dtype)(x), x.transpose(order))
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("dtype", "count"), each(("uint8", "int16", "float32", "float64"), (1, 2, 3, 4, 5, 7, 8, 13, 16, 17)))
 def test_small_dimensions_that_stay_last(dtype: str, count: int) -> None:
     for shape in ((70, 33, count), (3, 130, count), (17, 2, 1, count)):
@@ -146,6 +147,7 @@ def test_small_dimensions_that_stay_last(dtype: str, count: int) -> None:
         np.testing.assert_array_equal(turned(x), x.transpose(order)[::-1])
 
 
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
 @pytest.mark.parametrize("shape", [(64, 128), (67, 33), (1, 9), (9, 1), (2000, 1100)])
 def test_quarter_turns(dtype: str, shape: tuple[int, int]) -> None:
@@ -178,6 +180,7 @@ def test_many_small_matrices_are_no_copies_of_tiles() -> None:
         assert all("jn_transposed_copy" not in kernel.llvm_ir for kernel in model.kernels)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [("h", "w", 24), ("h", "w", 17), (1000, "w", 63), ("h", "w", 3)])
 def test_blocks_of_many_neighbours(shape: tuple[Any, ...]) -> None:
     model = built(shape, "uint8", lambda x: jn.permute(x, (1, 0, 2)))
@@ -186,7 +189,7 @@ def test_blocks_of_many_neighbours(shape: tuple[Any, ...]) -> None:
         np.testing.assert_array_equal(model(x), x.transpose(1, 0, 2))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("shape", [(1600, 1203, 3), (1024, 1024, 2), (700, 1500, 5), (1080, 720, 24), (3, 90000, 17)])
 def test_neighbours_past_the_caches(shape: tuple[int, ...]) -> None:
     for dtype in ("uint8", "float32"):
@@ -201,7 +204,7 @@ def test_permutes_of_sizes_known_at_launch() -> None:
         np.testing.assert_array_equal(model(x), x.transpose(2, 0, 1))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("shape", [(4096, 1024), (4099, 1021), (1600003, 3), (3, 1600003)])
 def test_permutes_past_the_caches(shape: tuple[int, int]) -> None:
     x = np.arange(shape[0] * shape[1], dtype=np.float32).reshape(shape)

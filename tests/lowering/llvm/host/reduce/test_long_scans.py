@@ -141,6 +141,7 @@ def test_the_first_element_is_as_it_is_started(op: str, operands: str, region: s
         np.testing.assert_array_equal(found, 100 + 2 * np.arange(1, 65))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["int64", "int32", "int8"])
 def test_integers_are_scanned_in_vectors_from_what_chunks_before_have(dtype: str) -> None:
     for extent in ("n", 5000):

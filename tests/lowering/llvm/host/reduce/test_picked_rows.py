@@ -22,6 +22,7 @@ def picked(rows: Any, positions: Any, build: Any, shapes: Any = None) -> Any:
     return np.asarray(jn.compile(graph, device="cpu", cache=False)(rows, positions))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "columns"), each(("float32", "float64", "float16", "int32", "uint8"), COLUMNS))
 def test_sums_and_extremes(dtype: str, columns: int) -> None:
     rows = RNG.integers(0, 4, (30, columns)).astype(dtype)

@@ -66,6 +66,7 @@ module {{
 """
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize(("rows", "columns", "axis"), [(4, 256, 1), (1, 1024, 1), (64, 32, 0), (8, 8, 1), (16, 4, 1)])
 def test_each_operand_has_its_own_operation(agree: Any, name: str, rows: int, columns: int, axis: int) -> None:

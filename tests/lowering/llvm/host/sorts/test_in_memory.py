@@ -24,6 +24,7 @@ def _linked(function: LinesInMemory) -> Any:
     return link([compile_object(module_of(function), host_target())], (function.name,), {})
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("elem", ELEMENTS)
 @pytest.mark.parametrize(("width", "feature"), [(0, ""), (32, "avx2"), (64, "avx512f")])
 def test_lines_are_in_order_and_nothing_else_is_touched(elem: str, width: int, feature: str) -> None:

@@ -213,6 +213,7 @@ BY_N = """%ns = tt.splat %n : i32 -> tensor<1024xi32>
   %offsets = arith.remsi %i, %ns : tensor<1024xi32>"""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("n", [0, -16, 16, 48, 304, -304, 2048])
 def test_remainders_by_a_multiple_of_16_are_loaded_wide(n: int) -> None:
     """The columns of a matrix, wrapped around at its end. Remainders are written out for a divisor of 0 before."""

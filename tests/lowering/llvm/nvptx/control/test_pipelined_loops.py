@@ -36,6 +36,7 @@ def arguments(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[object, ...]
     return (a, b, c, m, n, k, k, n, n)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("target", "stages"), [("sm_80", 4), ("sm_90a", 3), ("sm_86", 3)])
 def test_the_loop_is_pipelined(target: str, stages: int) -> None:
     """Three stages, or four where three leave no room for a second block anyway."""
@@ -58,7 +59,7 @@ def of_type(elem: str, precision: str = "") -> str:
     return text.replace(f" : {end}", f"{precision and f', inputPrecision = {precision}'} : {end}")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("elem", "precision", "copies", "warps"),
     [("f32", "tf32", 32, 4), pytest.param("f32", "tf32x3", 16, 8, marks=pytest.mark.slow), ("i8", "", 4, 4)],
@@ -77,7 +78,7 @@ def test_other_types(elem: str, precision: str, copies: int, warps: int) -> None
     np.testing.assert_array_equal(c, a.astype(total) @ b.astype(total))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("turns", "delivery"), each([0, 1, 2, 3, 5], ["late", "early", "random"]))
 def test_any_number_of_turns(turns: int, delivery: str) -> None:
     a, b, c = matrices(TILE, TILE, 64 * turns - 16 if turns else 0)
@@ -101,7 +102,7 @@ def test_turns_looked_at_ahead_do_not_wrap_around(step: int) -> None:
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(144, 160, 80), (16, 48, 16)])
 def test_masked_tiles(shape: tuple[int, int, int]) -> None:
     a, b, c = matrices(*shape)
@@ -110,7 +111,7 @@ def test_masked_tiles(shape: tuple[int, int, int]) -> None:
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("warps", [1, 8])
 def test_other_numbers_of_warps(warps: int) -> None:
     a, b, c = matrices(TILE, TILE, 128)
@@ -163,7 +164,7 @@ def test_without_room_operands_are_stored_turn_by_turn(monkeypatch: pytest.Monke
     assert "cp.async" not in lowered(80 << 10).llvm_ir
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("asked", "stages"),
     [("1 : i32", 0), ("2 : i32", 2), ("5 : i32", 5), ("9 : i64", 5), ("0 : i32", 4), ("-1 : i32", 4), ('"five"', 4),

@@ -33,7 +33,7 @@ def _attention(q: Any, k: Any, v: Any, scale: float, causal: bool) -> Any:
     return powers / powers.sum(axis=1, keepdims=True) @ v.astype(np.float32)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("q", "k", "width", "warps", "causal"),
     halved([
@@ -77,6 +77,7 @@ def test_the_second_product_is_waited_for_behind_the_weights() -> None:
     assert not re.search(r"ex2\.approx", after)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "change",
     [

@@ -40,13 +40,13 @@ def test_operands_however_they_lie(block: tuple[int, int, int, int], transposed:
     assert ("cp.async" in ptx) == (depth > 2 or a_transposed or not b_transposed)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("a_transposed", "b_transposed"), ARRANGEMENTS)
 def test_blocks_loaded_as_their_transpose(a_transposed: bool, b_transposed: bool) -> None:
     checked(Product(32, 64, 16, "f32", "f32", a_transposed, b_transposed, turned=True), 48, 4)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(("multiple", "copy"), [(16, ("cg", "16")), (2, ("ca", "8")), (1, ("ca", "4"))])
 @pytest.mark.parametrize("k", [1, 6, 50, 64])
 def test_copies_are_as_wide_as_what_is_known(multiple: int, copy: tuple[str, str], k: int) -> None:
@@ -66,6 +66,7 @@ def test_whole_numbers() -> None:
     assert "mul.lo.s32" in ptx
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("elem", ["f32", "i32"])
 def test_sums_are_chains_in_the_order_of_the_contraction(elem: str) -> None:
     """Numbers whose sum depends on the order, and wraps."""
@@ -85,6 +86,7 @@ def test_sums_are_chains_in_the_order_of_the_contraction(elem: str) -> None:
 TILES = [(64, 64, 16, 4), (128, 128, 32, 4), (128, 128, 16, 8), (64, 64, 8, 4)]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("block", "transposed"), each(TILES, ARRANGEMENTS))
 def test_no_bank_is_wanted_twice(block: tuple[int, int, int, int], transposed: tuple[bool, bool]) -> None:
     (m, n, depth, warps), (a_transposed, b_transposed) = block, transposed

@@ -25,7 +25,7 @@ def check(product: Product, target: str, warps: int = 4, k: int = 80) -> Any:
     return code
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("elem", "target", "b_transposed", "a_transposed"), pairs([E4M3, E5M2], ["sm_80", "sm_89"], [False, True], [False, True])
 )
@@ -39,7 +39,7 @@ def test_arrangements(elem: str, target: str, b_transposed: bool, a_transposed: 
 SIZES = [(16, 8, 32), (16, 16, 16), (32, 16, 128), (128, 32, 32)]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("shape", SIZES)
 @pytest.mark.parametrize("warps", [1, 4, 8])
 @both_tiers

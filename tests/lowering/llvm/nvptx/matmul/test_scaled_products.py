@@ -18,7 +18,7 @@ def simulated_ptx(kernel: jn.kernel.Kernel) -> str:
     return code.ptx
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(("a", "b"), each(list(KINDS), list(KINDS), times=2))
 def test_every_pair_of_kinds(a: str, b: str) -> None:
     """Operands have up to 8 significant bits, which bf16 holds, or 11 of float16, which tf32 does."""
@@ -27,7 +27,7 @@ def test_every_pair_of_kinds(a: str, b: str) -> None:
     assert f".f32.{kind}.{kind}.f32" in simulated_ptx(kernel)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("a", "b"), [("e2m1", "e2m1"), ("e4m3", "bf16"), ("bf16", "e2m1"), ("fp16", "e5m2"), ("e3m2", "e2m3")])
 def test_warpgroups(a: str, b: str) -> None:
     kernel = Case(a, b, m=64, n=32).check(device="ptxsim", target="sm_90a", sanitize=True)
@@ -35,7 +35,7 @@ def test_warpgroups(a: str, b: str) -> None:
     assert f"wgmma.mma_async.sync.aligned.m64n32k{8 if kind == 'tf32' else 16}.f32.{kind}.{kind}" in simulated_ptx(kernel)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("elements", "group"), each([("e2m1", "bf16"), ("e4m3", "bf16"), ("bf16", ""), ("fp16", "")], [16, 32])
 )

@@ -49,7 +49,7 @@ OPERANDS = [
 TRANSPOSED = [(False, False), (False, True), (True, False), (True, True)]
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize(("operands", "transposed"), each(OPERANDS, TRANSPOSED, times=2))
 def test_types_and_arrangements(operands: tuple[str, str, str, int], transposed: tuple[bool, bool]) -> None:
     """Operands of 8 and 32 bits become contiguous along k on their way; fp8 goes another way unless few bits are allowed."""
@@ -97,6 +97,7 @@ def test_shapes(block: tuple[int, int, int, int], transposed: bool) -> None:
     assert "mma.sync" not in code.ptx
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("m", "n", "warps"), [(32, 64, 4), (64, 64, 2), (64, 8, 8)])
 def test_what_does_not_fit_goes_the_old_way(m: int, n: int, warps: int) -> None:
     code = check(Product(m, n, 32), 2, warps)
@@ -109,6 +110,7 @@ def test_more_operands_than_shared_memory_holds_go_the_old_way() -> None:
     assert instructions(product.code(16)) == 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_100a", "sm_120a"])
 def test_other_targets_have_none(target: str) -> None:
     assert instructions(Product(64, 64, 64).code(4, target)) == 0
@@ -117,7 +119,7 @@ def test_other_targets_have_none(target: str) -> None:
 # -- loops ------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(
     ("turns", "delivery"),
     [(0, "late"), (1, "early"), (1, "random"), (2, "late"), (3, "early"), (3, "random"), (6, "late"), (6, "random")],
@@ -127,7 +129,7 @@ def test_any_number_of_turns(turns: int, delivery: str) -> None:
     assert re.search(r"wgmma.wait_group.sync.aligned\s+1", code.ptx)  # a turn's products are on their way in the next
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("delivery", ["late", "early", "random"])
 def test_two_warpgroups(delivery: str) -> None:
     check(Product(128, 64, 32), 5, 8, delivery=delivery)
@@ -152,6 +154,7 @@ def test_lowering_twice_gives_the_same() -> None:
 # -- planted bugs -----------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("old", "new", "count"),
     [
@@ -230,7 +233,7 @@ def test_a_product_of_a_product(elem: str) -> None:
 # -- attention --------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("rows", "delivery"), [(64, "late"), (112, "random"), (192, "early")])
 def test_attention(rows: int, delivery: str) -> None:
     rng = np.random.default_rng(rows)

@@ -35,7 +35,7 @@ def update(shape, kind: str, elem: str, sem: str = "relaxed", scope: str = "gpu"
 KINDS = ("and", "or", "xor", "add", "max", "min", "umax", "umin", "exch")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("kind", "elem"),
     [*((kind, "i32") for kind in KINDS), *((kind, "i64") for kind in KINDS), *((kind, "i16") for kind in KINDS),
@@ -53,6 +53,7 @@ def test_every_kind(kind: str, elem: str) -> None:
     np.testing.assert_array_equal(found[3], np.where(where >= 0, cells[where], 0))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_bfloat16_takes_the_instruction_where_there_is_one(target: str) -> None:
     k = update((32,), "fadd", "bf16")
@@ -66,7 +67,7 @@ def test_bfloat16_takes_the_instruction_where_there_is_one(target: str) -> None:
     assert sorted(float(old) for old in found[3]) == list(range(32))
 
 
-@pytest.mark.one_in(18)
+@pytest.mark.one_in(54)
 @pytest.mark.parametrize("shape", [(), (1,), (2,), (32,), (64,), (256,), (1024,), (1, 16), (4, 1, 8)])
 @pytest.mark.parametrize("elem", ["i8", "i16", "i32", "i64", "f32"])
 def test_an_element_acts_once_however_many_copies_there_are(shape: tuple[int, ...], elem: str) -> None:
@@ -92,6 +93,7 @@ def test_programs_of_other_sizes(warps: int, shape: tuple[int, ...]) -> None:
     assert sorted(found[3].tolist()) == list(range(own[0]))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("kind", "elem"),
     [*((kind, elem) for kind in ("add", "min", "max") for elem in ("f16", "bf16", "f32")),
@@ -221,7 +223,7 @@ tt.func public @k(%data: !tt.ptr<i32>, %p1: !tt.ptr<i32>, %out: !tt.ptr<i32>) {
     np.testing.assert_array_equal(found[2], np.arange(512)[::-1])
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("shape", [(), (4,), (256,)])
 @pytest.mark.parametrize("elem", ["i16", "i32", "i64"])
 def test_a_poll_that_times_out_tells_which_elements_came(shape: tuple[int, ...], elem: str) -> None:

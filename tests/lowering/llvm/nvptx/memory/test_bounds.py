@@ -45,7 +45,7 @@ OPERANDS = [("f16", "f32", ""), ("f32", "f32", ""), ("f32", "f32", ", inputPreci
 TRANSPOSED = [(False, False), (False, True), (True, False), (True, True)]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(("operands", "transposed", "target"), each(OPERANDS, TRANSPOSED, ["sm_80", "sm_90a"]))
 def test_sums_of_any_length(operands: tuple[str, str, str], transposed: tuple[bool, bool], target: str) -> None:
     elem, total, facts = operands
@@ -60,7 +60,7 @@ def test_sums_of_any_length(operands: tuple[str, str, str], transposed: tuple[bo
         assert "ld.global" not in ptx
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("elem", "total"), [("i8", "i32"), ("bf16", "f32"), ("i32", "i32")])
 def test_other_elements(elem: str, total: str) -> None:
     _, ptx = multiplied(Product(64, 64, 32, elem, total, b_transposed=True), 45, "sm_80")
@@ -98,7 +98,7 @@ def test_two_ends_in_one_access() -> None:
 SIZES = [(100, 70, 50), (128, 128, 64), (130, 129, 1), (16, 9, 200)]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("size", "padding"), each(SIZES, ["zero", "nan"]))
 def test_descriptors_without_tensor_copies(size: tuple[int, int, int], padding: str) -> None:
     """Rows start on multiples of 16 bytes, and end anywhere."""

@@ -45,7 +45,7 @@ def whole(shape: tuple[int, ...], seed: int = 0, dtype: Any = np.float16) -> Any
 # -- texts of Triton --------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("warps", [4, 8])
 @pytest.mark.parametrize(("m", "n", "k"), [(200, 136, 264), (64, 8, 328), (129, 256, 8)])
 def test_a_product(m: int, n: int, k: int, warps: int) -> None:
@@ -60,7 +60,7 @@ def test_a_product(m: int, n: int, k: int, warps: int) -> None:
     assert not re.search(r"\bld\.global|\bst\.global", code.ptx)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "size"), each(["persistent", "persistent_halves"], [(1, 200, 264, 136), (2, 300, 136, 264), (3, 520, 8, 72)])
 )
@@ -75,7 +75,7 @@ def test_a_persistent_product(name: str, size: tuple[int, int, int, int]) -> Non
     assert (len(code.lowered.tensor_maps), code.lowered.producers, "stmatrix" in code.ptx) == (3, 4, True)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [64, 168, 200])
 def test_attention(length: int) -> None:
     kernel, rng = kernel_of("attention"), np.random.default_rng(length)
@@ -121,7 +121,7 @@ def test_the_code_is_that_of_descriptors_that_are_parameters() -> None:
 PTXAS = shutil.which("ptxas")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.skipif(PTXAS is None, reason="no ptxas on this machine")
 @pytest.mark.parametrize(("name", "warps"), [("matmul", 4), ("persistent", 8), ("attention", 4), ("batched", 4)])
 def test_the_assembler_neither_spills_nor_waits(name: str, warps: int, tmp_path: Path) -> None:
@@ -134,6 +134,7 @@ def test_the_assembler_neither_spills_nor_waits(name: str, warps: int, tmp_path:
     assert "(C75" not in done.stderr, done.stderr
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_89"])
 def test_older_targets_have_none(target: str) -> None:
     kernel = kernel_of("batched")
@@ -316,6 +317,7 @@ FROM = "%z = tt.load %u : !tt.ptr<f32>\ntt.store %c, %z : !tt.ptr<f32>\n"
 BOTH = make("x", "a") + make("y", "b") + load("v", "x") + store("y", "v")
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize(
     ("body", "maps"),
     [
@@ -363,6 +365,7 @@ def test_what_else_reaches_the_memory(body: str, maps: list[int]) -> None:
 LOOP = "%last = scf.for %j = %zero to %two step %one iter_args(%now = %zero) -> (i32) : i32 {\nBODY scf.yield %now : i32\n}\n"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("body", "maps"),
     [

@@ -67,7 +67,7 @@ tt.func public @product(%a: !tt.tensordesc<{m}x{depth}x{elem}>, %b: !tt.tensorde
 # -- products ---------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("m", "n", "k", "warps", "delivery"),
     [
@@ -83,7 +83,7 @@ def test_a_product(m: int, n: int, k: int, warps: int, delivery: str) -> None:
     np.testing.assert_array_equal(c, (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("delivery", ["late", "early"])
 @pytest.mark.parametrize(("m", "warps", "producers"), [(32, 1, 1), (64, 1, 1), (64, 32, 0)])
 def test_as_few_and_as_many_warps_as_there_can_be(m: int, warps: int, producers: int, delivery: str) -> None:
@@ -198,7 +198,7 @@ tt.func public @attention(%q: !tt.tensordesc<64x{width}xf16>, %k: {desc}, %v: {d
 """
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("delivery", ["late", "early", "random"])
 def test_products_one_after_the_other(delivery: str) -> None:
     rows, width, length = 32, 64, 112
@@ -242,7 +242,7 @@ def persistent(extra: bool = False) -> str:
     return text.replace("%K: i32", "%tiles: i32, %K: i32")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("delivery", "extra"), each([("late", 1, 328), ("early", 2, 200), ("random", 2, 328), ("random", 1, 64)], [False, True])
 )
@@ -285,7 +285,7 @@ def test_a_warpgroup_of_its_own_hands_over_registers() -> None:
     assert 232 * 8 * 32 + 40 * 4 * 32 <= 1 << 16
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("delivery", ["late", "early", "random"])
 def test_wide_blocks_of_two_warpgroups(delivery: str) -> None:
     """128 sums per thread, four stages, which leave one block on a multiprocessor."""
@@ -311,6 +311,7 @@ ARRIVALS = (r"(mov\.b32\s+%r\d+), 8;(\s+mbarrier\.init)", r"\1, 1;\2")  # the fi
 BARRIER = (r"(wgmma\.wait_group\.sync\.aligned\s+1;\s+)bar\w*\.sync\s+0;", r"\1")  # others still read
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("text", "old", "new"),
     [

@@ -109,7 +109,7 @@ def run(text: str, n: int, ptx: str = "", delivery: str = "late") -> Any:
     return result
 
 
-@pytest.mark.one_in(20)
+@pytest.mark.one_in(40)
 @pytest.mark.parametrize("n", [0, 1, 3])
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("delivery", ["late", "early"])
@@ -135,6 +135,7 @@ def test_one_wait_per_turn_of_a_loop_and_none_where_nothing_is_stored() -> None:
     assert loop.index("bar.sync") < loop.index("cp.async.bulk.tensor")  # the last turn's copy, before this turn's block
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["twice", "same place", "loop", "choice", "loop, then again", "again, then loop"])
 def test_without_waits_the_simulator_objects(name: str) -> None:
     """Planted bug: nobody waits before the memory is written again."""

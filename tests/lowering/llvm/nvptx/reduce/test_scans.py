@@ -35,7 +35,7 @@ COMPOSE = """%s = arith.muli %a0, %b0 : i32
     tt.scan.return %s, %u : i32, i32"""
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("shape", "axis"),
     [
@@ -62,6 +62,7 @@ def test_floats_of_any_width(elem: str, rtol: float) -> None:
     check(scan((8, 64), [elem], 1, add(elem)), some((8, 64), elem), empty((8, 64), elem), rtol=rtol)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", [(4,), (32,), (512,), (2, 256)])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_order_of_operands_is_kept(shape: tuple[int, ...], reverse: bool) -> None:
@@ -122,7 +123,7 @@ def test_scans_one_after_the_other() -> None:
     check(kernel([block], [block, block], body), some((1024,), "i32"), empty((1024,), "i32"), empty((1024,), "i32"))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("warps", [1, 2, 8, 16])
 @pytest.mark.parametrize("shape", [(16,), (2048,), (32, 16)])
 def test_programs_of_other_sizes(warps: int, shape: tuple[int, ...]) -> None:

@@ -49,7 +49,7 @@ UFUNCS = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(14)
 @pytest.mark.parametrize(
     ("kind", "elem", "dtype"),
     [

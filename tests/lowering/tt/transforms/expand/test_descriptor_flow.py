@@ -347,6 +347,7 @@ def test_facts_about_loops() -> None:
     assert (trailing_zeros(other), never_negative(other)) == (0, False)
 
 
+@pytest.mark.slow
 def test_long_chains_of_operations_are_not_followed_for_ever() -> None:
     """Facts about 2**300 paths, and pointers advanced 3000 times."""
     sums = "\n".join(f"%s{i + 1} = arith.addi %s{i}, %s{i} : i32" for i in range(300))

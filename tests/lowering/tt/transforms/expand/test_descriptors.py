@@ -379,6 +379,7 @@ def accesses(draw: st.DrawFn) -> tuple[str, tuple[int, ...], tuple[int, ...], tu
     return kind, shape, tuple(strides), offsets, block, starts, draw(st.sampled_from(["f32", "i32"])), "zero"
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(accesses())
 def test_the_host_does_what_the_interpreter_and_numpy_do(case: Any) -> None:

@@ -202,6 +202,7 @@ def collatz(number: int) -> int:
     return steps
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [(1,), (16,), (2, 8), (2, 2, 4), (2, 1, 2, 4)])
 def test_control_flow(shape) -> None:
     count = int(np.prod(shape))

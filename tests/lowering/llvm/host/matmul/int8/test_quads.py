@@ -58,6 +58,7 @@ def test_each_processor_has_its_form(name: str) -> None:
     assert form_of(TARGETS[name]) == FORMS[name]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", FORMS)
 def test_code_has_the_instruction_and_none_that_saturates(name: str) -> None:
     """Compiled for processors that are not here, too."""

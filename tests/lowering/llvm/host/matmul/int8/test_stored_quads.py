@@ -16,7 +16,7 @@ def _codes(shape: tuple[int, ...]) -> Any:
     return np.random.default_rng(sum(shape)).integers(-128, 128, shape).astype(np.int8)
 
 
-@pytest.mark.one_in(24)
+@pytest.mark.one_in(48)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_products_with_constants(shape: tuple[int, int, int], transposed: bool) -> None:
@@ -122,6 +122,7 @@ NEARLY = [{}, {"START": 5}, {"WIDTH": 192}, {"WIDTH": 64}, {"WIDTH": 130}, {"SHI
           {"INSIDE": 7}, {"STEP": 3}, {"STEP": 5}, {"FIRST": 1}, {"FIRST": 4}, {"FIRST": 2, "START": 3}]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("changes", NEARLY, ids=str)
 def test_texts_that_read_quads_or_nearly_so(changes: dict[str, int]) -> None:
     numbers, text = {**QUADS, **changes}, TEXT

@@ -106,7 +106,7 @@ def _expected(case: str, flip: int, a: Any, b: Any, m: int, k: int) -> Any:
     return flipped @ right
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("flip", [-128, -127])
 @pytest.mark.parametrize("stored_rows", [False, True])

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from ...graph.symbol import Symbol
-from .costs import is_scalar, op_cost
-from .extents import is_one
+from ....graph.symbol import Symbol
+from ..costs import is_scalar, op_cost
+from ..extents import is_one
+from ..groups import Group, align, is_distinct, reshaped_map
+from ..indexing import AxisMap
+from ..views import storage_root
 from .grouping import Grouping
-from .groups import Group, align, is_distinct, reshaped_map
-from .indexing import AxisMap
-from .views import storage_root
 
 NARROW_STEPS = 6
 """Elementwise work, as in `costs.py`, that readers do again if fewer bytes are stored for it: codes are made floats in four."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ...graph.symbol import Symbol
-from .costs import op_cost
-from .extents import is_one
+from ....graph.symbol import Symbol
+from ..costs import op_cost
+from ..extents import is_one
 
-MAX_PARTS = 16
+MAX_PARTS = 32
 """Parts of a concatenation whose elements are stored side by side."""
 MIN_ROWS = 16
 """Elements of a part that are stored together with those of the others."""

@@ -15,28 +15,29 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ...graph.symbol import Symbol
-from ...promotion.dataclass import dataclass
-from ...promotion.errors import InternalError
-from ..nest import Extent, Template
-from ..target import MAX_SORTED_BYTES
-from .attention import Attention, find_attention
-from .costs import NUMBER_LIMIT, RECOMPUTE_LIMIT, STEP_LIMIT, op_cost, stored_operand
-from .extents import is_one
-from .groups import (
+from ....graph.symbol import Symbol
+from ....promotion.dataclass import dataclass
+from ....promotion.errors import InternalError
+from ...nest import Extent, Template
+from ...target import MAX_SORTED_BYTES
+from ..attention import Attention, find_attention
+from ..costs import NUMBER_LIMIT, RECOMPUTE_LIMIT, STEP_LIMIT, op_cost, stored_operand
+from ..extents import is_one
+from ..groups import (
     Group,
-    align,
     computed_of,
     joined_map,
     merge_correspondence,
+    operand_batch,
     own_axes,
-    permuted_map,
     reduces_group,
-    reshaped_map,
+    unless_one,
+    viewed_map,
 )
-from .indexing import AxisMap
+from ..indexing import AxisMap
+from ..views import is_counting, storage_point, storage_root
 from .interleaving import adds_outer_products, interleaves
-from .views import is_counting, storage_point, storage_root
+from .repeated import MAX_TOGETHER, MIN_WORK
 
 MAX_DEPTH = 96
 """Longest chain of symbols evaluated inline; longer ones are cut by a store, which bounds kernel size and
@@ -64,6 +65,7 @@ class Grouping:
         symbols: all symbols of a graph of primitive ops, in topological order, ids dense.
         outputs: ids of the graph's outputs, with repetitions.
         forced: ids of symbols that must be stored (an earlier attempt could not evaluate them inline).
+        repeated: ids of symbols that an earlier attempt would compute again and again.
         refused: ids of matmuls that must not start an attention.
     """
 
@@ -73,10 +75,11 @@ class Grouping:
         outputs: Sequence[int],
         forced: Collection[int] = (),
         refused: Collection[int] = (),
+        repeated: Collection[int] = (),
     ) -> None:
         self.symbols = symbols
         self.outputs = outputs
-        self.forced = forced
+        self.forced, self.repeated = forced, repeated
         self.consumers: list[list[int]] = [[] for _ in symbols]
         for symbol in symbols:
             for operand in symbol.inputs:
@@ -92,6 +95,8 @@ class Grouping:
         self.sums: set[int] = set()  # of these, sums of outer products, each element of which takes many steps
         self.stored: dict[int, int] = {}  # storage root -> mask of the groups that write it
         self.must_store: set[int] = set()  # floating symbols that must be stored; storage.py chooses where
+        self.found_repeated: set[int] = set()  # what a nest computes again and again
+        self.together: list[Group] = []  # groups that store repeated symbols
         self.parts: dict[int, list[PartStore]] = {}  # group bit -> its stores into concatenations
         self.evaluators: dict[int, int] = {}  # floating symbol -> mask of the map groups made for it
         self.groups: dict[int, Group] = {}  # by bit; absorbed groups are removed
@@ -210,6 +215,8 @@ class Grouping:
                 )
             if symbol.id in self.forced:
                 self._force(symbol)
+            elif symbol.id in self.repeated:
+                self._store_repeated(symbol)
         self._forget_absorbed()
 
     def _float(self, symbol: Symbol) -> None:
@@ -244,15 +251,17 @@ class Grouping:
             return
         root = storage_root(symbol)
         group = self.map_group(root)
-        group.stores[root.id] = None
-        self.stored[root.id] = group.bit
-        self.evaluators[root.id] = group.bit
-        while True:
+        self._store_floating(root, group)
+        while symbol is not root:
             self.direct[symbol.id] = group.bit
             self.depth[symbol.id] = 0
-            if symbol is root:
-                return
             symbol = symbol.inputs[0]
+
+    def _store_floating(self, symbol: Symbol, group: Group) -> None:
+        """Has a group of `symbol`'s shape, which has it as a member, store it."""
+        group.stores[symbol.id] = None
+        self.stored[symbol.id] = self.evaluators[symbol.id] = self.direct[symbol.id] = group.bit
+        self.depth[symbol.id] = 0
 
     def _force(self, symbol: Symbol) -> None:
         """Stores `symbol`, a storage root that an earlier attempt could not evaluate where it was read, and
@@ -267,6 +276,25 @@ class Grouping:
             del group.members[symbol.id], self.group_of[symbol.id]
             self.direct[symbol.id] = group.bit
         self._store_alone(symbol)
+
+    def _store_repeated(self, symbol: Symbol) -> None:
+        """Stores `symbol`, which an earlier plan would compute again and again, if it is more work than to read what is stored.
+        A kernel that stores others of its shape stores it too, unless it depends on what reads one of them: a value of a chain
+        is computed there of the one before it.
+        """
+        if symbol.id in self.group_of:
+            self._force(symbol)
+        elif not self.in_memory(symbol) and self.cost[symbol.id] >= MIN_WORK:
+            for group in reversed(self.together):
+                first = self.symbols[next(iter(group.members))]
+                before = self.direct[symbol.id] & ~group.bit
+                if first.shape == symbol.shape and len(group.stores) < MAX_TOGETHER and not self.reaches(before, group.bit):
+                    group.members[symbol.id] = group.members[first.id]
+                    self.before[group.bit] |= before
+                    self._store_floating(symbol, group)
+                    return
+            self._store_alone(symbol)
+            self.together.append(self.groups[self.stored[symbol.id]])
 
     def _group_map(self, symbol: Symbol) -> None:
         inside: dict[int, list[Symbol]] = {}
@@ -387,7 +415,7 @@ class Grouping:
         operand = symbol.inputs[0]
         group = self.joinable(operand)
         if group is not None:
-            axis_map = self._viewed(symbol, group, group.members[operand.id])
+            axis_map = viewed_map(symbol, group, group.members[operand.id])
             if axis_map is not None:
                 self._add_member(symbol, group, axis_map)
                 self.depth[symbol.id] = self.depth[operand.id] + 1
@@ -407,17 +435,6 @@ class Grouping:
         self.depth[symbol.id] = 0 if self.in_memory(operand) else self.depth[operand.id] + 1
         if self.depth[symbol.id] >= MAX_DEPTH:
             self._store_alone(symbol)
-
-    @staticmethod
-    def _viewed(symbol: Symbol, group: Group, axis_map: AxisMap) -> AxisMap | None:
-        name, operand = symbol.op.name, symbol.inputs[0]
-        if name == "permute":
-            return permuted_map(axis_map, symbol.attrs["axes"])
-        if name == "reshape":
-            return reshaped_map(group, axis_map, operand.shape, symbol.shape)
-        if name == "broadcast_to":
-            return align(axis_map, len(symbol.shape))
-        return None
 
     def _group_reduce(self, symbol: Symbol) -> None:
         operand = symbol.inputs[0]
@@ -509,11 +526,11 @@ class Grouping:
         m = group.new_axis(symbol.shape[-2])
         n = group.new_axis(symbol.shape[-1])
         k = group.new_axis(lhs.shape[-1])
-        rows, columns, depth = (_unless_one(group, axis) for axis in (m, n, k))
+        rows, columns, depth = (unless_one(group, axis) for axis in (m, n, k))
         group.members[symbol.id] = (*batch, rows, columns)
         group.reads[symbol.id] = (
-            (*_operand_batch(batch, lhs, rank), rows, depth),
-            (*_operand_batch(batch, rhs, rank), depth, columns),
+            (*operand_batch(batch, lhs, rank), rows, depth),
+            (*operand_batch(batch, rhs, rank), depth, columns),
         )
         group.roles[symbol.id], group.depth[symbol.id] = (m, n, k), (k,)
         if group.kind == "attention":
@@ -529,11 +546,11 @@ class Grouping:
             return False
         self._operand(rhs)
         n = group.new_axis(symbol.shape[-1])
-        columns = _unless_one(group, n)
+        columns = unless_one(group, n)
         rank = len(symbol.shape)
         first = next(iter(group.roles.values()))
         group.members[symbol.id] = (*lhs_map[:-1], columns)
-        group.reads[symbol.id] = (lhs_map, (*_operand_batch(lhs_map[:-2], rhs, rank), lhs_map[-1], columns))
+        group.reads[symbol.id] = (lhs_map, (*operand_batch(lhs_map[:-2], rhs, rank), lhs_map[-1], columns))
         group.roles[symbol.id], group.depth[symbol.id] = (first[0], n, first[1]), (first[1],)
         group.reduced = ()
         self.group_of[symbol.id] = group
@@ -581,19 +598,3 @@ class Grouping:
 
     def expensive(self, symbol: Symbol) -> bool:
         return self.cost[symbol.id] >= RECOMPUTE_LIMIT
-
-
-def _unless_one(group: Group, axis: int) -> tuple[int, ...]:
-    return () if is_one(group.axes[axis]) else (axis,)
-
-
-def _operand_batch(batch: AxisMap, operand: Symbol, rank: int) -> AxisMap:
-    """Returns the axis maps of the batch dimensions of a matmul operand, which broadcast against the
-    result's."""
-    own = operand.shape[:-2]
-    return tuple(
-        [
-            () if is_one(extent) else axes
-            for extent, axes in zip(own, batch[rank - 2 - len(own) :], strict=True)
-        ]
-    )
