@@ -21,7 +21,7 @@ def some(number: int, of: int) -> list[Any]:
     return [pytest.param(name, marks=() if i % of == number else pytest.mark.slow) for i, name in enumerate(CASES)]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("name", some(0, 6))
 def test_what_is_right_is_let_through(name: str) -> None:
     run(name, lambda kernel, grid, arguments: kernel.launch(grid, *arguments, check_bounds=True))
@@ -48,7 +48,7 @@ def leaves(run: Any, case: Case, position: int, short: int, **options: Any) -> b
     return False
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", halved(WITH_DATA))
 @both_tiers
 def test_arrays_that_are_too_short_are_noticed(name: str, in_full: bool) -> None:

@@ -39,6 +39,7 @@ def natively(kernel: jn.kernel.Kernel, grid: Any, arguments: Any, unwritten: Any
     return kernel._first_look(grid, arguments, {} if unwritten is None else unwritten, needs_barriers).is_clean
 
 
+@pytest.mark.slow
 @both_tiers
 def test_launches_of_the_corpus_run_natively(in_full: bool) -> None:
     for name in share(sorted(set(WITH_DATA) - set(AT_ONCE) - STRICTER), 0, 12, in_full):
@@ -55,6 +56,7 @@ def test_some_kernels_are_interpreted_at_once_and_say_why(name: str) -> None:
 PLANTED = [pytest.param(name, marks=() if number % 8 == 0 else pytest.mark.slow) for number, name in enumerate(recorded.NAMES)]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bugs_are_stopped_and_right_kernels_are_not(name: str) -> None:
     case = recorded.Recorded(name)
@@ -72,6 +74,7 @@ def test_planted_bugs_are_stopped_and_right_kernels_are_not(name: str) -> None:
     assert all((blank[address] == each).all() for address, each in unwritten.items())
 
 
+@pytest.mark.slow
 @both_tiers
 def test_what_ends_natively_has_no_findings(in_full: bool) -> None:
     """Changes texts and arrays at random. Launches that end natively agree with the sanitizer in findings and memory."""

@@ -54,7 +54,7 @@ def test_interpreted(name: str) -> None:
     check(name, lambda kernel, grid, arguments: kernel.interpret(grid, *arguments))
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(32)
 @pytest.mark.parametrize("name", CASES)
 def test_on_the_host(name: str) -> None:
     for threads in (1, 2):
@@ -78,7 +78,7 @@ def test_text_survives_printing_and_reading(name: str) -> None:
     assert jn.kernel.from_ttir(kernel.ttir).ttir == kernel.ttir
 
 
-@pytest.mark.one_in(18)
+@pytest.mark.one_in(54)
 @pytest.mark.parametrize(("name", "target"), each(sorted(CASES), ["sm_80", "sm_90a"]))
 def test_on_a_simulated_gpu(name: str, target: str) -> None:
     options = {"device": "ptxsim", "target": target, "sanitize": True}

@@ -29,7 +29,7 @@ def test_there_are_models() -> None:
     assert max(path.stat().st_size for path in FOLDER.iterdir()) <= 200_000
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_computes_what_onnxruntime_does(name: str) -> None:
     given, wanted = arrays_of(name)
@@ -44,6 +44,7 @@ def test_a_model_computes_what_onnxruntime_does(name: str) -> None:
     assert not hasattr(model, "sizes")  # one compiled model serves all sizes
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("sizes", [(8, 8), (5, 7), (1, 13)])
 def test_one_compiled_net_serves_other_frames(sizes: tuple[int, int]) -> None:
     """The sizes that a resize aims at are expressions of the frame's."""

@@ -25,13 +25,13 @@ def test_the_corpus_is_whole() -> None:
     assert len(CASES) == 149
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", CASES)
 def test_interpreted(name: str) -> None:
     run(name, lambda kernel, grid, arguments: kernel.interpret(grid, *arguments))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("name", CASES)
 def test_the_sanitizer_finds_nothing_and_computes_the_same(name: str) -> None:
     def launch(kernel: Any, grid: Any, arguments: Any) -> None:
@@ -41,7 +41,7 @@ def test_the_sanitizer_finds_nothing_and_computes_the_same(name: str) -> None:
     run(name, launch)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(36)
 @pytest.mark.parametrize("name", CASES)
 def test_on_the_host(name: str) -> None:
     """By one kernel, on one thread and on two."""
@@ -55,7 +55,7 @@ def test_on_the_host(name: str) -> None:
         run(name, partial(launch, threads))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("name", CASES)
 def test_text_survives_printing_and_reading(name: str) -> None:
     text, entry = read(name).ttir, Case(name).facts["entry"]
@@ -82,7 +82,7 @@ def on_one_or_both() -> list[Any]:
     return found
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(45)
 @pytest.mark.parametrize(("name", "target"), on_one_or_both())
 def test_on_a_simulated_gpu(name: str, target: str) -> None:
     on_a_simulated_gpu(name, target)
@@ -105,6 +105,7 @@ def test_on_other_simulated_gpus(name: str, target: str) -> None:
     on_a_simulated_gpu(name, target)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.skipif(PTXAS is None, reason="no ptxas on this machine")
 @pytest.mark.parametrize("target", ASSEMBLED)
 @both_tiers

@@ -35,6 +35,7 @@ def command(journal: Path, ends: int = 0) -> list[str]:
     return [sys.executable, "-S", "-c", CHILD, str(journal), str(ends)]
 
 
+@pytest.mark.slow
 def test_samples_that_end_their_process_have_raised_and_the_rest_runs(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "out" / "samples.jsonl")
     journal.begin("a float32 0", "a")

@@ -51,7 +51,7 @@ def test_interpreted(name: str) -> None:
     check(name, lambda grid, arguments: kernel_of(name).interpret(grid, *arguments))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", CASES)
 def test_on_the_host(name: str) -> None:
     for threads in (1, 2):
@@ -67,7 +67,7 @@ def test_the_programs_run_in_any_order(name: str, threads: int) -> None:
         check(name, lambda grid, arguments: kernel.launch(grid, *arguments, threads=threads))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", halved(list(CASES)))
 def test_the_sanitizer_finds_nothing(name: str) -> None:
     def run(grid: Any, arguments: list[Any]) -> None:
@@ -86,7 +86,7 @@ def _simulated() -> list[Any]:
     return cases
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("name", "target"), _simulated())
 def test_simulated(name: str, target: str) -> None:
     check(name, lambda grid, arguments: kernel_of(name).launch(grid, *arguments, device="ptxsim", target=target))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import runpy
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +70,11 @@ def test_the_worst_operands_have_the_recorded_errors(dtype: str, target: str) ->
         own = operands[name]
         pairs = zip(own, found[place : place + len(own)], strict=True)
         worst = max(accuracy["exact_error"](name, float(x), float(y), jn.DType(dtype)) for x, y in pairs)
-        assert name in others or worst == pytest.approx(RECORDS[name][dtype][target]["ulp"], abs=SLACK), name
         place += len(own)
+        if target == "evaluate" and not has_forms:  # NumPy's functions are others there, and these operands not the worst
+            assert worst <= RECORDS[name][dtype][target]["ulp"] + SLACK, name
+            continue
+        assert name in others or worst == pytest.approx(RECORDS[name][dtype][target]["ulp"], abs=SLACK), name
 
 
 @pytest.mark.skipif(
@@ -138,6 +143,47 @@ def test_the_softmax_family_of_many_equal_numbers_is_within_a_few_ulp(size: int,
         softmax, log = jn.compile(graph, "cpu")(np.full(shape, value, np.float32))
         np.testing.assert_allclose(softmax, 1 / size, rtol=12 * 2.0**-24)
         np.testing.assert_allclose(log, -np.log(size), rtol=4 * 2.0**-24)
+
+
+@pytest.mark.parametrize("size", [4096, 16384, 32000, 65000])
+def test_sums_of_long_rows_that_are_kept_are_taken_piece_by_piece(size: int) -> None:
+    """The sum of a row that lies whole in a block, of one value and of two: without pieces 65,000 terms are off by 700 ulp."""
+    graph = jn.Graph("g", inputs=[jn.TensorType("float32", (20, size), name="x")])
+    e = jn.exp(graph.inputs[0])
+    graph.output(e / jn.sum(e, axis=1, keepdims=True), jn.sum(e, axis=1), jn.sum(e * 3.0, axis=1))
+    model = jn.compile(graph, "cpu", threads=1)
+    for value in (0.1, 0.3, 0.7):
+        share, total, more = model(np.full((20, size), value, np.float32))
+        exact = size * np.float64(np.exp(np.float32(value)))
+        np.testing.assert_allclose(share, 1 / size, rtol=40 * 2.0**-24)
+        np.testing.assert_allclose(total, exact, rtol=40 * 2.0**-24)
+        np.testing.assert_allclose(more, exact * 3, rtol=40 * 2.0**-24)
+
+
+def on_little_stack(model: jn.Model, x: np.ndarray) -> list[Any]:
+    """Calls a model on a thread that has 128 KiB of stack."""
+    before, results = threading.stack_size(128 << 10), []
+    try:
+        thread = threading.Thread(target=lambda: results.append(model(x)))
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    return results
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 50257), ("float32", 65536), ("float64", 32768)])
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_what_is_kept_of_long_rows_fits_a_thread_with_little_stack(dtype: str, size: int, count: int) -> None:
+    x = np.random.default_rng(0).standard_normal((3, size)).astype(dtype)
+    graph = jn.Graph("g", inputs=[jn.TensorType(dtype, x.shape, name="x")])
+    parts = [jn.exp(graph.inputs[0] * (0.1 * (number + 1))) for number in range(count)]
+    total = jn.sum(functools.reduce(lambda a, b: a + b, parts), axis=1, keepdims=True)
+    graph.output(*[part / total for part in parts])
+    (found,) = on_little_stack(jn.compile(graph, "cpu", threads=1), x)
+    wide = [np.exp(x.astype(np.float64) * 0.1 * (number + 1)) for number in range(count)]
+    share = wide[0] / sum(each.sum(1, keepdims=True) for each in wide)
+    np.testing.assert_allclose(found if count == 1 else found[0], share, rtol=1e-4, atol=1e-7)
 
 
 CASES = [

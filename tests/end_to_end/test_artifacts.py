@@ -87,6 +87,7 @@ print(trusted.name, *[f"{s.name}:{s.dtype}{list(s.shape)}" for s in (*trusted.in
 """
 
 
+@pytest.mark.slow
 def test_a_fresh_process_computes_the_same_bits(saved: tuple[Path, Any], tmp_path: Path) -> None:
     path, (probabilities, energy) = saved
     np.save(tmp_path / "x.npy", INPUT)
@@ -105,6 +106,7 @@ def test_a_fresh_process_computes_the_same_bits(saved: tuple[Path, Any], tmp_pat
         assert np.load(tmp_path / f"{name}.npy").tobytes() == energy.tobytes()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("trusted", [True, False])
 def test_a_loaded_model_saves_the_same_file(saved: tuple[Path, Any], tmp_path: Path, trusted: bool) -> None:
     path, _ = saved

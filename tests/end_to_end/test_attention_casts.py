@@ -63,7 +63,7 @@ def arrays(rng: np.random.Generator, keys: int, largest: float, spread: float) -
     return [q, k, rng.random((keys, WIDTH)).astype(np.float32)]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(("edge", "keys"), each(list(EDGES), [100, 300]))
 def test_a_cast_is_performed_whatever_the_number_of_keys(rng: np.random.Generator, edge: str, keys: int) -> None:
     narrow, largest, spread = EDGES[edge]
@@ -77,6 +77,7 @@ def test_a_cast_is_performed_whatever_the_number_of_keys(rng: np.random.Generato
     np.testing.assert_allclose(result, expected, rtol=0, atol=tolerance)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("edge", ["maximum", "powers of the quotient"])
 def test_a_cast_is_performed_on_gpus(rng: np.random.Generator, edge: str) -> None:
     narrow, largest, spread = EDGES[edge]
@@ -99,6 +100,7 @@ def test_an_attention_of_16_bit_operations_rounds_each(rng: np.random.Generator)
     assert not jn.compile(graph, "cpu", cache=False)(*given).any()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("dtype", "unit", "tiny"), [("float16", 2.0**-11, 2.0**-25), ("bfloat16", 2.0**-9, 0.0)])
 def test_weights_of_16_bits_err_no_more_than_their_own_rounding(
     rng: np.random.Generator, dtype: str, unit: float, tiny: float
@@ -124,6 +126,7 @@ def test_weights_of_16_bits_err_no_more_than_their_own_rounding(
         assert (np.abs(model(*given).astype(np.float64) - exact) <= bound).all()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("heads", [(1, 2), (2, 1), (2, 2)])
 def test_weights_are_broadcast_over_values_of_more_heads(rng: np.random.Generator, heads: tuple[int, int]) -> None:
     shapes = [(1, heads[0], 4, 8), (1, heads[0], 8, 6), (1, heads[1], 6, 8)]

@@ -23,7 +23,7 @@ def results(x: Any, y: Any, library: Any, axes: tuple[int, ...]) -> list[Any]:
     return [library.sum(x * y, axis=axes), library.max(x + y, axis=axes), library.sum((x - y) * (x - y), axis=axes)]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "ptxsim"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @both_tiers

@@ -153,6 +153,7 @@ print("survived")
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("moment", ["before the rename", "half written"])
 def test_a_writer_killed_while_writing(
     directory: Path, graphs: dict[str, Any], moment: str, monkeypatch: pytest.MonkeyPatch
@@ -185,6 +186,7 @@ for number in range(10_000):
 """
 
 
+@pytest.mark.slow
 def test_writers_killed_at_any_moment(directory: Path, graphs: dict[str, Any]) -> None:
     command = [sys.executable, "-c", GRAPHS + LOOP, str(directory)]
     for delay in (0.6, 0.8):
@@ -203,6 +205,7 @@ def test_writers_killed_at_any_moment(directory: Path, graphs: dict[str, Any]) -
 # --- damage
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "damage", ["empty", "truncated", "one bit", "longer", "garbage", "another entry", "directory"]
 )
@@ -330,6 +333,7 @@ print(len(touched), touched)
 """
 
 
+@pytest.mark.slow
 def test_without_a_cache_nothing_is_written(tmp_path: Path) -> None:
     done = run(TOUCHED, False, home=tmp_path)
     assert done.stdout == "0 []\n", done.stderr

@@ -15,7 +15,7 @@ UNARY = [row.name for row in OPS.values()
 FIRST = ("rem", "mod", "pow", "atan", "sin", "tanh", "log")
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("first", "dtype"), each(FIRST, ["float16", "bfloat16"]))
 @both_tiers
 def test_pairs_of_operations(first: str, dtype: str, in_full: bool) -> None:

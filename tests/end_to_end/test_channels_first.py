@@ -42,6 +42,7 @@ def close(found, right, terms):
     np.testing.assert_allclose(found, right, rtol=0, atol=np.abs(right).max() * 1e-6 * math.sqrt(terms) + 1e-6)
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("padding", [0, 2])
 @pytest.mark.parametrize(("channels", "length", "taps"), [(64, 400, 7), (12, 101, 5), (1, 300, 9), (33, 57, 1)])
 def test_one_axis_of_space(channels, length, taps, padding):
@@ -52,6 +53,7 @@ def test_one_axis_of_space(channels, length, taps, padding):
         assert kernels[0].bytes_written == 4 * 2 * channels * (length + 2 * padding)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("after", ["nothing", "relu"])
 @pytest.mark.parametrize(("channels", "filters", "side"), [(32, 64, 20), (40, 33, 13), (31, 64, 20)])
 def test_tiles_are_stored_before_they_are_permuted(channels, filters, side, after):
@@ -90,7 +92,7 @@ def test_reproducible_convolutions_have_no_tiles():
     assert [each.template for each in kernels] == ["map", "contract"]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize(("filters", "taps"), [(1, 5), (2, 3), (8, 7), (9, 7), (16, 5), (17, 3), (16, 1)])
 def test_one_channel(filters, taps, stride):
@@ -109,6 +111,7 @@ def test_one_channel_with_windows_apart_is_a_product_unless_filters_fill_a_regis
         assert kernels[-1].template == template
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("taps", "stride"), [((3, 3), 2), ((2, 2), 2), ((1, 3), (1, 2)), ((7, 7), 2), ((5, 5), (1, 4)), ((3, 1), (2, 1))]
 )
@@ -122,6 +125,7 @@ def test_one_channel_with_steps_is_a_sum_over_taps_while_windows_meet(taps, stri
     assert {each.template for each in kernels} == {"map"}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("taps", "is_stored"), [((3, 3), True), ((2, 4), True), ((3, 1), False), ((2, 3), False), ((3,), True), ((2,), False)]
 )
@@ -132,6 +136,7 @@ def test_padding_of_one_channel_is_stored_for_many_taps(taps, is_stored):
     assert len(kernels) == 1 + is_stored
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("activation", ["silu", "hardswish", "square", "to an output"])
 def test_activations_that_read_a_number_twice_are_stored_before_the_permutation(activation):
     x, kernel = normal(1, 32, 20, 23), normal(64, 32, 3, 3)

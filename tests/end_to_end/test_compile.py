@@ -460,6 +460,7 @@ def digest():
 """
 
 
+@pytest.mark.slow
 def test_lowering_is_deterministic() -> None:
     namespace: dict[str, Any] = {}
     exec(DETERMINISM, namespace)

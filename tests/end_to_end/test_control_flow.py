@@ -276,7 +276,7 @@ def test_bodies_that_use_threads_and_packed_weights(threads: int) -> None:
     assert len(model.kernels) == 2
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(("columns", "source", "rows"), pairs([8, 33, 64, 128], ["computed", "input", "weight"], ["b", 3]))
 def test_products_with_a_captured_matrix(source: str, columns: int, rows: int | str) -> None:
     """Only what is stored in panels is read in panels."""
@@ -393,7 +393,7 @@ def run_program(seed: int) -> None:
         np.testing.assert_allclose(other, wanted, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs(seed: int) -> None:
     run_program(seed)

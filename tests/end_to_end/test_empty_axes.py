@@ -114,7 +114,7 @@ def check(agreement: Any, graph: jn.Graph, model: Any) -> None:
         agreement.bounded(graph, *arrays, model=model)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("part", range(4))
 def test_what_a_kernel_stores_has_a_program_that_stores_it(part: int) -> None:
     backend = HostBackend(host_target())
@@ -128,7 +128,7 @@ def test_what_a_kernel_stores_has_a_program_that_stores_it(part: int) -> None:
                     assert not elements or evaluate_dim(launch.grid, {"n": n}), (number, n, nest.fused)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("part", range(4))
 def test_everything_is_written(agreement: Any, part: int) -> None:
     for number in range(part, 32, 4):
@@ -136,6 +136,7 @@ def test_everything_is_written(agreement: Any, part: int) -> None:
         check(agreement, graph, agreement.compile(graph))
 
 
+@pytest.mark.slow
 def test_everything_is_written_on_gpus(agreement: Any) -> None:
     for number in (0, 1, 2, 18, 25):
         graph = drawn(number)

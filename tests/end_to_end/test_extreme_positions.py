@@ -33,6 +33,7 @@ def lines(dtype: str, length: int) -> Any:
     return x
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "int32", *[pytest.param(dtype, marks=SLOW) for dtype in DTYPES]])
 def test_positions_of_extremes(dtype: str) -> None:
     opened = jn.Graph("g", [jn.TensorType(dtype, ("rows", "n"), "x")])

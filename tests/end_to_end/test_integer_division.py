@@ -57,6 +57,7 @@ def pairs(dtype: str) -> tuple[Any, Any]:
     return tuple(np.concatenate([each[side] for each in lists]) for side in (0, 1))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_vectors_are_divided_by_vectors(dtype: str, target: None) -> None:
     x, y = pairs(dtype)
@@ -68,6 +69,7 @@ def test_vectors_are_divided_by_vectors(dtype: str, target: None) -> None:
         np.testing.assert_array_equal(np.asarray(got), wanted(op, x, y), err_msg=op)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_vectors_are_divided_by_known_numbers(dtype: str, target: None) -> None:
     info = np.iinfo(dtype)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import ctypes
 import os
 import signal
@@ -16,6 +15,8 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.runtime.native.library import load_interrupts, native_library
+
+from ..support.interrupting import is_interrupted
 
 F32, I64 = jn.float32, jn.int64
 pytestmark = [
@@ -55,17 +56,7 @@ def counting() -> Any:
 
 
 def interrupted(call: Callable[[], object]) -> None:
-    timer = threading.Timer(0.05, _thread.interrupt_main)
-    timer.start()
-    try:
-        call()
-    except KeyboardInterrupt:
-        timer.join()
-        return
-    except BaseException:
-        timer.cancel()
-        raise
-    pytest.fail("the loop has ended")
+    assert is_interrupted(call, 0.05), "the loop has ended"
 
 
 def test_calls_are_interrupted_and_the_model_runs_on() -> None:
@@ -152,10 +143,7 @@ def test_a_forked_child_is_interrupted() -> None:
     if not child:
         status = 1
         try:
-            threading.Timer(0.1, _thread.interrupt_main).start()
-            model(np.ones(3, np.float32))
-        except KeyboardInterrupt:
-            status = 0
+            status = 0 if is_interrupted(lambda: model(np.ones(3, np.float32)), 0.1) else 1
         finally:
             os._exit(status)
     deadline = time.monotonic() + 20

@@ -24,6 +24,7 @@ def _expected(x: Any, weights: Any) -> Any:
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [3, "n"])
 def test_a_deep_network(rows: Any) -> None:
     """One kernel for each layer; sizes are known, or at launch alone. Profiles count every launch."""
@@ -37,6 +38,7 @@ def test_a_deep_network(rows: Any) -> None:
     assert len(str(model.profile(x, repeat=1)).splitlines()) >= LAYERS
 
 
+@pytest.mark.slow
 def test_in_an_iteration_of_a_loop() -> None:
     weights = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32) / 4
     graph = jn.Graph("g", [jn.TensorType(jn.float32, (3, 8), "x")])

@@ -23,6 +23,7 @@ def test_parts(count: int, is_read: bool, part: str) -> None:
     np.testing.assert_allclose(found, np.exp(want) + 1 if is_read else want, 1e-6)
 
 
+@pytest.mark.slow
 def test_concatenations_of_concatenations() -> None:
     graph: Any = jn.Graph("parts", inputs=[jn.TensorType("float32", (3,)) for _ in range(60)])
     whole = jn.concat([x * 2.0 for x in graph.inputs], 0)

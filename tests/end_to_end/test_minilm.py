@@ -82,7 +82,7 @@ def test_the_witness_reproduces_published_similarities(folder: Path) -> None:
     np.testing.assert_allclose(embeddings[0] @ embeddings[1:].T, [0.695, 0.943, 0.257], atol=5e-4)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @needs_weights
 @pytest.mark.parametrize(("batch", "seq"), SHAPES)
 def test_compiled_model_agrees_with_float64(
@@ -105,7 +105,7 @@ def test_ptx_of_the_model_agrees_with_float64(folder: Path, graph: jn.Graph, tar
     assert example.relative_error(embeddings, embedded(folder, 2, 5)) <= TOLERANCE
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @needs_weights
 @pytest.mark.parametrize(("batch", "seq"), SHAPES[:3])
 def test_reference_evaluator_agrees_with_float64(folder: Path, graph: jn.Graph, batch: int, seq: int) -> None:

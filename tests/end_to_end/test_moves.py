@@ -86,7 +86,7 @@ def _check(model: Callable[..., Any], dtype: Any, rows: int) -> None:
         assert _same_bits(np.asarray(found), np.asarray(expected(x, i, m))), (name, rows)
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("name", halved(list(DTYPES)))
 def test_every_dtype_is_moved_on_the_host(name: str) -> None:
     graph = _graph(name)
@@ -96,7 +96,7 @@ def test_every_dtype_is_moved_on_the_host(name: str) -> None:
         _check(lambda *arrays: jn.evaluate(graph, *arrays), DTYPES[name], rows)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e8m0fnu", "float4_e2m1fn", "int4", "complex64", "complex128"])
 def test_stored_dtypes_are_moved_on_gpus(name: str) -> None:
     model = jn.compile(_graph(name), device="ptxsim", cache=False)
@@ -109,6 +109,7 @@ def test_what_moves_values_says_so_in_its_row() -> None:
     assert [row.name for row in (*movers, OPS["where"]) if "any_dtype" not in row.traits] == []
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_complex_constants_and_weights_reach_the_kernels(dtype: str, tmp_path: Any) -> None:
     table = (np.arange(24).reshape(8, 3) - 5j).astype(dtype)

@@ -51,7 +51,7 @@ def applied(operands: tuple[jn.Symbol, ...]) -> list[jn.Symbol]:
     return found
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("dtype", DTYPES)
 @both_tiers
 def test_elementwise_ops_on_values_that_hurt(agreement: Any, dtype: str, in_full: bool) -> None:
@@ -84,7 +84,7 @@ def once(model: jn.Model) -> Any:
     return Once()
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("source", ["bool", "int8", "uint64", "float16", "bfloat16", "float32", "float64"])
 def test_casts(agreement: Any, source: str) -> None:
     kind = jn.DType(source)
@@ -94,7 +94,7 @@ def test_casts(agreement: Any, source: str) -> None:
     agreement.bounded(graph, values, model=once(on_gpu(graph)))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("shape", "axis"), [((37,), 0), ((5, 1000), 1), ((3, 5000), 1), ((300, 40), 0), ((7, 9, 11), (0, 2)), ((0, 3), 0)]
 )
@@ -111,6 +111,7 @@ def test_reductions(agreement: Any, shape: tuple[int, ...], axis: Any) -> None:
         agreement.bounded(graph, values, model=once(on_gpu(graph)))
 
 
+@pytest.mark.slow
 def test_rows_longer_than_a_block_and_of_unknown_length(agreement: Any) -> None:
     graph = graph_of(("float32", ("rows", "columns")), ("float32", (2, 20000)))
     x, long = graph.inputs
@@ -121,7 +122,7 @@ def test_rows_longer_than_a_block_and_of_unknown_length(agreement: Any) -> None:
         agreement.bounded(graph, values, agreement.random(jn.float32, (2, 20000), tame=True), model=model)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("dtype", "target"),
     each(["float16", "bfloat16", "float32", "float64", "int8", "tensor_float32", "int64"], ["sm_80", "sm_90a"]),
@@ -137,7 +138,7 @@ def test_products(agreement: Any, dtype: str, target: str) -> None:
         agreement.bounded(graph, *arrays, model=model)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("target", ["sm_90a", "sm_120a"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_operands_that_fit_are_copied_by_tma(agreement: Any, dtype: str, target: str) -> None:
@@ -157,6 +158,7 @@ def test_operands_that_fit_are_copied_by_tma(agreement: Any, dtype: str, target:
         agreement.bounded(graph, *arrays, model=once(model))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("first", "second"),
     [((40, 70), (70, 64)), ((40, "k"), ("k", 64)), ((64, 64), (64, 70)), ((40, 64), (64, 4))],
@@ -188,7 +190,7 @@ def test_a_product_over_nothing_through_tensor_maps(agreement: Any) -> None:
         agreement.bounded(graph, *arrays, model=once(model))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_attention_is_one_kernel(agreement: Any, dtype: str, target: str) -> None:
@@ -254,6 +256,7 @@ def encoder_layer(width: int, heads: int, rng: np.random.Generator) -> jn.Graph:
     return graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [pytest.param("sm_80", marks=pytest.mark.slow), "sm_90a"])
 def test_a_transformer_layer(target: str) -> None:
     graph = encoder_layer(64, 2, np.random.default_rng(0))
@@ -263,6 +266,7 @@ def test_a_transformer_layer(target: str) -> None:
         np.testing.assert_allclose(model(x), jn.evaluate(graph, x), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symbolic", [False, True])
 def test_random_graphs(agreement: Any, symbolic: bool) -> None:
     @settings(max_examples=examples(8), **random_graphs.SETTINGS)

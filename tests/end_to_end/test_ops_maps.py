@@ -55,7 +55,7 @@ def test_every_dtype_has_its_rows() -> None:
     assert tried == {row.name for row in ROWS}
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("dtype", ALL)
 @both_tiers
 def test_special_values_and_all_sizes(agreement: Any, dtype: str, in_full: bool) -> None:
@@ -95,7 +95,7 @@ def test_one_lane_beyond_a_vector_writes_nothing_else(agreement: Any, dtype: str
 LITERALS = {"int": (0, 2, -1, 7), "uint": (0, 2, 7), "float": (0.0, 0.5, 2.0, -1.0), "bool": (True,)}
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("dtype", ALL)
 @both_tiers
 def test_literals(agreement: Any, dtype: str, in_full: bool) -> None:
@@ -132,7 +132,7 @@ BROADCASTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", ["float32", "int16", "bool", "float16"])
 def test_broadcasting(agreement: Any, dtype: str) -> None:
     for left, right in BROADCASTS:
@@ -151,7 +151,7 @@ def test_broadcasting(agreement: Any, dtype: str) -> None:
         )
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("left", [name for name in ALL if name != "bool"])
 def test_dtypes_meet_in_one_kernel(agreement: Any, left: str) -> None:
     """Implicit casts of every dtype to its join with every other, fused into additions and comparisons."""
@@ -228,7 +228,7 @@ def cast_values(agreement: Any, source: jn.DType) -> np.ndarray:
     return np.concatenate(values)
 
 
-@pytest.mark.one_in(18)
+@pytest.mark.one_in(36)
 @pytest.mark.parametrize("source", CONVERTIBLE)
 @both_tiers
 def test_casts(agreement: Any, source: str, in_full: bool) -> None:

@@ -38,7 +38,7 @@ def product_graph(dtype: str, left: tuple[int, ...], right: tuple[int, ...], sym
     return graph
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize(("dtype", "symbolic"), each(ALL, [False, True]))
 @both_tiers
 def test_products(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
@@ -54,7 +54,7 @@ def test_products(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> 
             agreement.bounded(graph, a, b, model=model)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "bool", "int64", "float64"])
 def test_constant_operands(agreement: Any, dtype: str) -> None:
     """Weights that are stored in panels, of every width around a panel's; shared by two products."""
@@ -68,7 +68,7 @@ def test_constant_operands(agreement: Any, dtype: str) -> None:
         agreement.bounded(graph, agreement.random(kind, (37, 40), 4, tame=kind.is_float))
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("rows", [1, 2, 5, 6, 7, 8, 9, 63, 64, 65, 200])
 def test_rows_and_columns_around_register_tiles(agreement: Any, rows: int) -> None:
     graph = jn.Graph("tiles", [jn.TensorType("float32", (rows, 19), "x")] + [
@@ -82,7 +82,7 @@ def test_rows_and_columns_around_register_tiles(agreement: Any, rows: int) -> No
 LARGE = [(300, 700, 130), (64, 2049, 64), (1, 3000, 257), (257, 5000, 1), (130, 1, 1030)]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("shape", LARGE)
 @both_tiers
 def test_large_products_on_threads(agreement: Any, shape: tuple[int, int, int], in_full: bool) -> None:
@@ -94,6 +94,7 @@ def test_large_products_on_threads(agreement: Any, shape: tuple[int, int, int], 
         agreement.bounded(graph, a, b, model=agreement.compile(graph, threads=2))
 
 
+@pytest.mark.slow
 def test_small_integers_are_multiplied_without_rounding(agreement: Any) -> None:
     """Sums that float32 holds exactly have one right answer, whatever the order of additions."""
     rng = np.random.default_rng(0)
@@ -125,7 +126,7 @@ EINSUMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "int32", "float16"])
 def test_einsum(agreement: Any, dtype: str) -> None:
     kind = jn.DType(dtype)
@@ -143,7 +144,7 @@ def test_einsum(agreement: Any, dtype: str) -> None:
         agreement.bounded(graph, agreement.random(kind, shape, 1, tame=True))
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -63,7 +63,7 @@ def values_for(agreement: Any, dtype: str, shape: tuple[int, ...], special: bool
     return values
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize(("dtype", "symbolic"), each(ALL, [False, True]))
 @both_tiers
 def test_reductions(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
@@ -77,7 +77,7 @@ def test_reductions(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -
             agreement.bounded(graph, values_for(agreement, dtype, shape, special), model=model)
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("dtype", [*INTEGERS, "bool"])
 def test_sums_of_narrow_integers_are_wide(agreement: Any, dtype: str) -> None:
     graph = inputs((7, 1000), dtype, symbolic=False)
@@ -102,7 +102,7 @@ def test_sums_of_narrow_integers_are_wide(agreement: Any, dtype: str) -> None:
     )
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("dtype", SCANNED)
 @both_tiers
@@ -121,7 +121,7 @@ def test_running_sums(agreement: Any, dtype: str, symbolic: bool, in_full: bool)
 LONG = [(20000,), (3, 17000), (17000, 3), (70000,), (2, 5, 9000), (40, 2049), (1, 65537)]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("shape", LONG)
 @both_tiers
 def test_long_reductions(agreement: Any, shape: tuple[int, ...], in_full: bool) -> None:
@@ -145,6 +145,7 @@ def test_long_reductions(agreement: Any, shape: tuple[int, ...], in_full: bool) 
         agreement.bounded(graph, values, model=agreement.compile(graph, threads=2))
 
 
+@pytest.mark.slow
 @both_tiers
 def test_padding_never_wins(agreement: Any, in_full: bool) -> None:
     """Blocks are padded to powers of two; what fills them must not reach a result."""
@@ -261,7 +262,7 @@ def test_every_composite_is_here() -> None:
     assert {row.name for row in OPS.values() if row.kind == "composite" and row.promote.name != "POSITION"} - elsewhere <= used
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "symbolic"), each(FLOATS, [False, True]))
 @both_tiers
 def test_composites(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
@@ -316,7 +317,7 @@ def test_softmax_of_infinities(agreement: Any) -> None:
         np.testing.assert_allclose(total, [-np.inf, np.inf, np.log(2), nan, 1e38], rtol=1e-6)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("shape", [(3, 20000), (2, 2049), (5, 4096)])
 def test_composites_of_long_rows(agreement: Any, shape: tuple[int, ...]) -> None:
     for dtype, symbolic in (("float32", False), ("float32", True), ("bfloat16", False)):

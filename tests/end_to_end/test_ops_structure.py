@@ -76,7 +76,7 @@ def views(graph: jn.Graph) -> dict[str, jn.Symbol]:
     return outputs
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("dtype", "symbolic"), each(MOVED, [False, True]))
 @both_tiers
 def test_views(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
@@ -104,7 +104,7 @@ def test_reshapes_split_and_merge(agreement: Any) -> None:
     agreement.agrees(finish(graph, outputs), agreement.random(jn.float32, (6, 20, 9)))
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("dtype", JOINED)
 @both_tiers
@@ -127,7 +127,7 @@ def test_concat_and_stack(agreement: Any, dtype: str, symbolic: bool, in_full: b
         agreement.agrees(finish(graph, outputs), *values)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("dtype", PADDED)
 @both_tiers
@@ -156,7 +156,7 @@ def test_pad(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
         agreement.agrees(finish(graph, outputs), agreement.random(kind, shape))
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("dtype", POSITIONS)
 @both_tiers
 def test_gather(agreement: Any, dtype: str, in_full: bool) -> None:
@@ -212,7 +212,7 @@ def test_no_index_points_into_an_empty_axis(agreement: Any) -> None:
             take(jn.Graph("fixed", [jn.TensorType("float32", (0,), "x")]).inputs[0], np.array([0]), 0)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("number", range(3), ids=["uint8", "float32", "float64"])
 @both_tiers
 def test_sizes_around_blocks(agreement: Any, number: int, in_full: bool) -> None:

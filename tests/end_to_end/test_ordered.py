@@ -103,6 +103,7 @@ def test_lines_of_every_length_one_plan_for_all_of_them() -> None:
         same(order, np.take_along_axis(x, stable(x, 1, True), 1))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "int64", *slow("uint64", "int32", *DTYPES)])
 def test_lines_that_are_sorted_by_bytes(dtype: str) -> None:
     """From 256 elements on, known or open: of few values, of one, of those that differ in one byte, of all."""
@@ -125,6 +126,7 @@ LENGTHS = (1, 2, 3, 15, 16, 17, 31, 33, 64, 100, 255, 256, 257, 300, 512, 513, 1
 """Of lines that a program sorts whole: around a square of rows and a piece of them."""
 
 
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize(("lines", "n"), each(
     (("float32", 5), ("float32", 37), ("float64", 3), ("float64", 20), ("uint16", 18)), LENGTHS, times=1,
 ))  # fmt: skip
@@ -155,6 +157,7 @@ def test_one_long_line_is_sorted_in_pieces(dtype: str, n: int) -> None:
         same(one, other)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float8_e5m2", "float8_e4m3", "float8_e3m4", "tensor_float32"])
 def test_elements_that_are_sorted_stay_what_they_are(dtype: str) -> None:
     """Infinities of short floats, and bits that a cast to the dtype would round."""
@@ -167,6 +170,7 @@ def test_elements_that_are_sorted_stay_what_they_are(dtype: str) -> None:
         same(found.astype(np.float32), np.take_along_axis(wide, order, 1))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("build", [
     lambda x: (jn.sort(x, 0), jn.argsort(x, 0, True)), lambda x: (lambda y: (y, jn.sort(y, 1), y.T))(jn.sort(x, 0)),
     lambda x: (lambda y: (y, jn.where(y > 0, y * y, y)))(jn.sort(x, 0)), lambda x: (jn.sort(x.T, 1).T, *jn.top_k(x.T, 9)),
@@ -443,7 +447,7 @@ def test_running_integers_of_every_length(dtype: str) -> None:
         np.testing.assert_array_equal(smallest, np.minimum.accumulate(x, -1))
 
 
-@pytest.mark.one_in(18)
+@pytest.mark.one_in(36)
 @pytest.mark.parametrize(("shape", "k", "dtype"), [
     ((3, 2048), 1, jn.float32), ((2, 5000), 7, jn.float32), ((2, 50_001), 10, jn.float32), ((1, 32_000), 1000, jn.float32),
     ((4, 3000), 64, jn.float16), ((2, 4097), 40, jn.int8), ((2, 9000), 12, jn.bool), ((1, 200_000), 100, jn.int32),
@@ -473,6 +477,7 @@ WIDE = (("int64", 1), ("int64", 3), ("float64", 6), ("uint64", 5), ("float64", 1
 """Elements of 64 bits, and how many of them are wanted: one, few that are found one after the other, more by sorting."""
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("wanted", "n"), each(WIDE, (40, 131, 512, 1025, 4099), times=1))
 def test_a_few_of_64_bits(wanted: tuple[str, int], n: int) -> None:
     """Keys of 64 bits have no room for positions: of equal ones the first is found first, also where all of them are the

@@ -27,6 +27,7 @@ def _specials(dtype: Any) -> tuple[Array, Array]:
     return y.ravel(), x.ravel()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("dtype", "device"), [("float32", "cpu"), ("float64", "cpu"), ("float32", "ptxsim")])
 def test_special_values(dtype: str, device: str) -> None:
     y, x = _specials(dtype)
@@ -94,6 +95,7 @@ def test_errors_in_float32_over_many_points() -> None:
             assert np.nanmax(np.where(np.isfinite(error), error, 0)) <= ULP[name], name
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "tensor_float32"])
 def test_short_floats_are_rounded_once(dtype: str) -> None:
     random = np.random.default_rng(2)

@@ -63,7 +63,7 @@ def _check(call: Callable[..., Any], size: int) -> None:
             raise AssertionError(name) from error
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("size", SIZES)
 def test_known_sizes(size: int) -> None:
     graph = _graph(size)
@@ -71,6 +71,7 @@ def test_known_sizes(size: int) -> None:
     _check(lambda *arrays: jn.evaluate(graph, *arrays), size)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("device", "sizes"), [("cpu", SIZES), ("ptxsim", (0, 1, 9))])
 def test_sizes_that_come_with_the_call(device: str, sizes: tuple[int, ...]) -> None:
     graph = _graph("n")

@@ -80,7 +80,7 @@ def test_constants_arguments_and_sizes_known_at_the_call(pattern: str, in_full: 
             close(pattern, result, arrays)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("pattern", ["ij,ij->i", "ij,ij->j", "ij,kj->ik", "ij,j->i", "i,ij->j"])
 def test_many_rows(pattern: str) -> None:
     """65,536 elements and more, from which on operands are copied into panels."""
@@ -93,7 +93,7 @@ def test_many_rows(pattern: str) -> None:
             close(pattern, result, arrays)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("pattern", ["bhd,hd->bh", "ij,ij->i", "bi,ij,bj->b", "abc,cb->ab"])
 def test_on_gpus(pattern: str) -> None:
     sizes = {**dict.fromkeys("acdhij", 33), "b": 3}

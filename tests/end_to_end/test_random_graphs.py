@@ -58,12 +58,14 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=12, **SETTINGS)
 @given(data=st.data())
 def test_static_shapes(agreement: Any, data: Any) -> None:
     check(agreement, *drawn(Source(data.draw), symbolic=False))
 
 
+@pytest.mark.slow
 @settings(max_examples=14, **SETTINGS)
 @given(data=st.data())
 def test_symbolic_shapes(agreement: Any, data: Any) -> None:
@@ -127,7 +129,7 @@ def test_stores_along_some_of_the_reduced_axes(agreement: Any, size: int) -> Non
     confirm(agreement, graph, {"m": size})
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("rows", [1, 5, 64, 130])
 def test_products_with_one_column(agreement: Any, rows: int) -> None:
     """No whole vectors may be written, and infinities in one row must not reach the next."""
@@ -153,7 +155,7 @@ def test_constants_of_bools_in_panels(agreement: Any) -> None:
     confirm(agreement, graph)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", ["float64", "int64", "uint8"])
 def test_reductions_one_lane_wide(agreement: Any, dtype: str) -> None:
     graph = made((dtype, ("n", 1)), (dtype, (1, "m")), (dtype, ("n", "m", 3)))

@@ -98,7 +98,7 @@ DEVICES: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("symbolic", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["static", "symbolic"])
 @pytest.mark.parametrize("name", CASES)
 @both_tiers
@@ -119,7 +119,7 @@ FUNCTIONS = (
 )  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_functions(dtype: str) -> None:
     x = np.concatenate([SPECIAL, RNG.standard_normal(200), RNG.standard_normal(200) * 50]).astype(dtype)
@@ -167,7 +167,7 @@ LAUNCHES: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "shape"), each(["reduce", "scan"], [(4, 8), (2, 64), (1, 1024), (16, 2), (64, 8)]))
 def test_the_interpreter_has_the_order(kind: str, shape: tuple[int, int], narrow_host: Callable[[], bool]) -> None:
     p = wild(shape[0] * shape[1])

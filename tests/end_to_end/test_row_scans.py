@@ -62,7 +62,7 @@ def compiled(op: str, dtype: str, shape: tuple[Any, ...], reverse: bool = False)
     return jn.compile(graph, device="cpu", cache=False, threads=2)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("op", ["cumsum", "cumprod"])
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -74,7 +74,7 @@ def test_sizes_known_at_launch(target: None, dtype: str, op: str, reverse: bool)
             agrees(model(x), op, x, reverse)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_known_at_launch(target: None, dtype: str) -> None:
     for length in LENGTHS[1:]:
@@ -84,7 +84,7 @@ def test_rows_known_at_launch(target: None, dtype: str) -> None:
             agrees(model(x), "cumsum", x, False)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("op", UFUNCS)
 def test_every_kind(op: str) -> None:
     for shape in ((3, 5, 7), (40, 64), (2, 17, 100), (16, 1000), (5, 20000)):

@@ -64,6 +64,7 @@ def test_rows_at_positions_are_not_copied() -> None:
     np.testing.assert_allclose(model(*given), running_product(given[0][ROWS], given[2])[0], rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("device", ["cpu", "ptxsim"])
 def test_gathered_rows_that_somebody_else_reads_too_are_computed(device: str) -> None:
     g = graph((F32, (5, 3)), (I64, (8,)))
@@ -78,6 +79,7 @@ def test_gathered_rows_that_somebody_else_reads_too_are_computed(device: str) ->
         np.testing.assert_allclose(result, wanted, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("device", ["cpu", "ptxsim"])
 def test_rows_of_constants_and_weights_lie_where_they_are(device: str, tmp_path: Any) -> None:
     g = graph((I64, (8,)), (F32, (2, 32)))

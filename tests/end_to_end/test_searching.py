@@ -114,6 +114,7 @@ def test_searchsorted_with_a_sorter_and_values_of_other_dtypes() -> None:
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("size", [0, 13, pytest.param(1, marks=SLOW), pytest.param(1025, marks=SLOW)])
 def test_bincount_is_that_of_numpy(size: int) -> None:
     rng = np.random.default_rng(size)
@@ -164,6 +165,7 @@ def test_bincount_of_a_short_dtype_has_a_known_size(dtype: str, least: int, size
     np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(x), np.bincount(x, minlength=least))
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int32", "int64", "uint64"])
 @pytest.mark.parametrize("extent", [0, 1, 500, "n"])
 def test_bincount_finds_the_largest_number(dtype: str, extent: int | str) -> None:

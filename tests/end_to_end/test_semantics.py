@@ -14,7 +14,7 @@ from ..support.tiers import both_tiers, share
 SIZE = 37
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 @both_tiers
 def test_mixed_dtypes(agreement: Any, name: str, in_full: bool) -> None:
@@ -51,7 +51,7 @@ def test_mixed_dtypes(agreement: Any, name: str, in_full: bool) -> None:
     assert outputs_seen > 4 * len(lefts)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["max", "jax", "numpy", "torch", "triton", "exact"])
 def test_chains_and_reductions(agreement: Any, name: str) -> None:
     """Sums, means, quotients and weak intermediate values, whose dtypes the rule set decides."""

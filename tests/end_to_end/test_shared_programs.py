@@ -47,7 +47,7 @@ def arrays(graph: jn.Graph) -> list[np.ndarray]:
     return [rng.uniform(-1, 1, shape).astype(x.dtype.numpy) for x, shape in zip(graph.inputs, shapes, strict=True)]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("graph", "launches", "most"),
     [(recurrence(24), 48, 8), (columns(80), 80, 5), (windows(12), 24, 8)],
@@ -60,7 +60,7 @@ def test_kernels_that_differ_in_offsets_share_a_program(agreement: Any, graph: j
     agreement.bounded(graph, *arrays(graph), model=model)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("graph", [recurrence(5), columns(9), windows(3)], ids=lambda g: g.name)
 def test_offsets_are_arguments_on_gpus(graph: jn.Graph, target: str) -> None:

@@ -82,6 +82,7 @@ def test_block_programs_name_the_users_lines() -> None:
     assert "/home" not in texts
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("numerics", ["strict", "fast", "reproducible"])
 @pytest.mark.parametrize("device", ["cpu", "ptxsim"])
 def test_no_operation_loses_its_line(numerics: str, device: str) -> None:
@@ -134,7 +135,7 @@ def test_files_of_one_name_are_told_apart() -> None:
     assert found == {'"first/layer.py":2:0', '"second/layer.py":2:0'}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("file", ["<stdin>", 'dir/a "quoted" name.py', "/mod\u00e8le \u2603.py", "back\\slash.py", "tab\t.py"])
 def test_any_file_name_goes_through(file: str, tmp_path: Path) -> None:
     model = jn.compile(built(file=file), device="cpu", cache=False, debug=True)
@@ -150,7 +151,7 @@ def test_any_file_name_goes_through(file: str, tmp_path: Path) -> None:
 # --- code
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("debug", [False, True])
 @pytest.mark.parametrize("device", ["cpu", "ptxsim"])
 def test_the_text_of_one_kernel_is_a_module_with_its_lines(device: str, debug: bool) -> None:
@@ -187,6 +188,7 @@ def test_the_object_says_which_lines_its_functions_come_from(tmp_path: Path) -> 
     assert lines_of(tmp_path / "model.o", "jn_run") == set()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_the_assembler_keeps_the_lines(target: str, tmp_path: Path) -> None:
     model = jn.compile(built(), device="ptxsim", target=target, cache=False, debug=True)
@@ -230,6 +232,7 @@ def test_a_saved_model_does_not_depend_on_where_it_was_built(tmp_path: Path) -> 
     assert " loc(" not in jn.load(tmp_path / "a", device="cpu", trusted=True).kernels[0].ttir
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("device", ["cpu", "ptxsim"])
 def test_a_saved_model_has_lines_in_its_code_if_it_was_compiled_with_them(device: str, tmp_path: Path) -> None:
     for name, debug in (("plain", False), ("lines", True)):

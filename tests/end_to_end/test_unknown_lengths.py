@@ -53,6 +53,7 @@ def _sorts(dtype: str, axis: int) -> jn.Model:
     return jn.compile(graph, device="cpu", threads=2)
 
 
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(("dtype", "axis"), each(DTYPES, (1, 0), times=1))
 def test_sorts_of_all_lengths(dtype: str, axis: int) -> None:
     model, rng = _sorts(dtype, axis), np.random.default_rng(len(dtype))
@@ -65,6 +66,7 @@ def test_sorts_of_all_lengths(dtype: str, axis: int) -> None:
         assert np.array_equal(positions, up), (m, n)
 
 
+@pytest.mark.slow
 def test_zeros_of_more_elements_than_keys_have_room_for_keep_their_order() -> None:
     """Keys of float32 hold positions below 2^22 - 1; longer lines are sorted as float64."""
     graph = jn.Graph("g", inputs=[jn.TensorType("float32", ("n",), name="x")])
@@ -89,6 +91,7 @@ def test_lines_of_a_known_length_that_no_block_has() -> None:
     assert np.array_equal(jn.compile(graph, device="cpu")(values), np.sort(values))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("k", [1, 5, 20])
 def test_the_first_of_lines(k: int) -> None:
     graph = jn.Graph("g", inputs=[jn.TensorType("float32", ("m", "n"), name="x")])
@@ -143,6 +146,7 @@ tt.func public @f(%x: !tt.ptr<i32>, %n: i64) {
 """
 
 
+@pytest.mark.slow
 def test_what_sorts_memory_is_proven_to_stay_in_its_lines() -> None:
     """Of each program a matrix of its own, and nothing beyond."""
     pytest.importorskip("z3")
@@ -169,6 +173,7 @@ def test_kernels_of_texts_sort_no_memory() -> None:
         kernel.launch(1, np.zeros(4, np.int32), 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "side", "shape"), [("float32", "left", ("m", 2)), ("int64", "right", ("m",)), ("float32", "right", ())]
 )
@@ -188,6 +193,7 @@ def test_searches_in_vectors_of_all_lengths(dtype: str, side: str, shape: tuple[
         assert np.array_equal(model(x, y), np.searchsorted(x, y, side=side)), size
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("axis", [0, 1, None])
 def test_rolls_by_any_shift(axis: int | None) -> None:
     """By places, by parts of the size, and beyond it, in both directions; empty arrays too."""
@@ -208,6 +214,7 @@ def test_rolls_by_any_shift(axis: int | None) -> None:
             assert np.array_equal(found, np.roll(values, shift, axis)), (shape, shift)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "float16"])
 def test_columns_side_by_side(dtype: str) -> None:
     """Chunks of rows hand on what the columns have so far, of which there are fewer than a block has."""
@@ -230,6 +237,7 @@ def test_columns_side_by_side(dtype: str) -> None:
         assert np.array_equal(ones, np.ones(shape)), shape
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("axis", [0, 62, 63])
 def test_sorts_of_the_most_axes(axis: int) -> None:
     """Lines are chosen along one more axis, for which there is no room beside 64."""

@@ -51,6 +51,7 @@ OUTSIDE = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_reads_outside_are_refused_however_the_graph_arrives(name: str, tmp_path: Path) -> None:
     path = tmp_path / "m.joinery"

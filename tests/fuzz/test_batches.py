@@ -49,6 +49,7 @@ def planted(data: Data, settings: Settings) -> Outcome:
     return Outcome(runs=1, refused=data["number"] % 2 == 0)
 
 
+@pytest.mark.slow
 def test_every_fault_of_a_batch_is_found_and_the_others_run(tmp_path: Path) -> None:
     said: list[str] = []
     kind = Kind("planted", numbered, planted, text="")

@@ -52,6 +52,7 @@ CASES = {"graph": 2, "block": 2, "graph-text": 4, "block-text": 2, "rules": 4, "
          "triton-c-text": 4, "onnx": 4, "loop": 1}  # fmt: skip
 
 
+@pytest.mark.one_in(11)
 @both_tiers
 @pytest.mark.parametrize("kind", CASES)
 def test_a_few_cases_of_every_kind(kind: str, in_full: bool) -> None:
@@ -70,6 +71,7 @@ def test_every_kind_has_a_short_run() -> None:
 # -- planted bugs ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_wrong_op_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(scalar.EMITTERS["@relu"], "float", arithmetic.identity)
     run = session("graph", tmp_path, tries=10)
@@ -131,6 +133,7 @@ def test_a_wrong_operation_of_blocks_is_found_and_shrunk(monkeypatch: pytest.Mon
     assert len(found.record) <= 12
 
 
+@pytest.mark.slow
 def test_a_product_that_is_fused_with_the_wrong_sign_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Strict numerics never shows this bug."""
     monkeypatch.setattr(contract, "_negative", lambda _, value: value)
@@ -156,6 +159,7 @@ def test_the_sign_of_a_zero_counts_where_it_is_defined() -> None:
     assert largest.holds(-largest.value)
 
 
+@pytest.mark.slow
 def test_errors_that_are_not_documented_crashes_and_hangs_of_texts_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -233,6 +237,7 @@ def test_mutations_change_something() -> None:
     assert len(trees) > 40
 
 
+@pytest.mark.slow
 def test_most_bounds_say_something() -> None:
     """Less than half a percent of the results of random graphs are without a bound."""
     elements = unbounded = 0
@@ -252,6 +257,7 @@ def test_most_bounds_say_something() -> None:
     assert unbounded < 0.005 * elements
 
 
+@pytest.mark.slow
 def test_the_command_uses_the_installed_package_once() -> None:
     root = Path(__file__).resolve().parents[2]
     code = (

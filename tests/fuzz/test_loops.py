@@ -30,6 +30,7 @@ def case(tree: list[Any]) -> dict[str, Any]:
     return {"kind": "loop", "dtype": "int64", "trees": [tree], "calls": [[packed(X), packed(Y)]], "made": []}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_what_trees_mean(name: str) -> None:
     tree, expected = EXAMPLES[name]

@@ -22,6 +22,7 @@ FEATURES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @both_tiers
 def test_programs_do_what_numpy_says(in_full: bool) -> None:
     elements = 0

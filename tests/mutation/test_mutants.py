@@ -20,7 +20,7 @@ QUICK = (
 )  # fmt: skip
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [each for each in PROGRAMS if str(each) in QUICK], ids=str)
 def test_what_is_deleted_is_missed(program: Program) -> None:
     found = list(outcomes(program, "first deletions"))

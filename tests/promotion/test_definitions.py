@@ -47,7 +47,7 @@ def same(one, other):
 # -- files and plain data ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", PRESETS)
 def test_round_trips_of_every_preset(name, tmp_path):
     preset = rules(name)

@@ -190,6 +190,7 @@ def outcome(rule_set, operands):
         return "error"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["max", "jax", "exact"])
 def test_promote_does_not_depend_on_the_order(name):
     rule_set = rules(name)
@@ -311,6 +312,7 @@ def test_the_witness_tells_types_apart():
     assert not named("int32", "complex64")
 
 
+@pytest.mark.slow
 def test_every_join_keeps_every_value_of_both_operands():
     joins = 0
     table = EXACT.table()
@@ -327,6 +329,7 @@ def test_every_join_keeps_every_value_of_both_operands():
     assert joins > 300
 
 
+@pytest.mark.slow
 def test_only_pairs_without_a_common_holder_are_refused():
     table = EXACT.table()
     refused = {pair for pair in table if table[pair] is None}

@@ -123,6 +123,7 @@ def test_with_a_fixture(broken):
 """
 
 
+@pytest.mark.slow
 def test_events_of_a_suite(tmp_path: Path) -> None:
     (tmp_path / "test_suite.py").write_text(SUITE)
     (tmp_path / "test_broken.py").write_text("import nowhere\n")

@@ -49,13 +49,13 @@ def test_every_text_has_a_case() -> None:
     assert {path.stem for path in ROOT.glob("*.tc")} == {case.file for case in KERNELS.values()}
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("name", NAMES)
 def test_interpreted(name: str) -> None:
     check(name, lambda grid, arguments: kernel_of(name).interpret(grid, *arguments))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(30)
 @pytest.mark.parametrize("name", halved(NAMES))
 def test_on_the_host(name: str) -> None:
     for threads in (2, 1):

@@ -90,6 +90,7 @@ def check_lattice(lattice, elements, order):
     assert all(law.holds for law in lattice.laws())
 
 
+@pytest.mark.slow
 @settings(max_examples=250)
 @given(graphs())
 def test_a_lattice_or_a_true_counterexample(graph):
@@ -127,6 +128,7 @@ def test_the_random_graphs_reach_all_three_outcomes():
     assert outcomes == {"nontrivial", "small", "cycle", "ambiguous"}
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(graphs(acyclic=True), st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
 def test_leaving_elements_out_keeps_the_order_of_the_rest(graph, gone):
