@@ -16,9 +16,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ....graph.symbol import Symbol
-from ....promotion.dataclass import dataclass
 from ....promotion.errors import InternalError
-from ...nest import Extent, Template
+from ...nest import Extent
 from ...target import MAX_SORTED_BYTES
 from ..attention import Attention, find_attention
 from ..costs import NUMBER_LIMIT, RECOMPUTE_LIMIT, STEP_LIMIT, op_cost, stored_operand
@@ -36,6 +35,7 @@ from ..groups import (
 )
 from ..indexing import AxisMap
 from ..views import is_counting, storage_point, storage_root
+from .group_order import GroupOrder, PartStore
 from .interleaving import adds_outer_products, interleaves
 from .repeated import MAX_TOGETHER, MIN_WORK
 
@@ -48,17 +48,7 @@ MAX_PARTS = 64
 """Most parts of a concatenation that is evaluated where it is read, by one choice after the other; others are stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartStore:
-    """Symbol `part` is written to the elements of `whole` (a concat) that start at `offset` along `axis`."""
-
-    part: int
-    whole: int
-    axis: int
-    offset: Extent
-
-
-class Grouping:
+class Grouping(GroupOrder):
     """The fusion pass and its state. Symbols are identified by their ids, which index `symbols`.
 
     Args:
@@ -77,6 +67,7 @@ class Grouping:
         refused: Collection[int] = (),
         repeated: Collection[int] = (),
     ) -> None:
+        super().__init__()
         self.symbols = symbols
         self.outputs = outputs
         self.forced, self.repeated = forced, repeated
@@ -97,25 +88,13 @@ class Grouping:
         self.must_store: set[int] = set()  # floating symbols that must be stored; storage.py chooses where
         self.found_repeated: set[int] = set()  # what a nest computes again and again
         self.together: list[Group] = []  # groups that store repeated symbols
-        self.parts: dict[int, list[PartStore]] = {}  # group bit -> its stores into concatenations
         self.evaluators: dict[int, int] = {}  # floating symbol -> mask of the map groups made for it
-        self.groups: dict[int, Group] = {}  # by bit; absorbed groups are removed
-        self.before: dict[int, int] = {}  # group bit -> mask of the groups it reads from; absorbed ones lead to their group
         self.direct = [0] * len(symbols)  # mask of the groups whose stores a floating symbol reads
         self.cost = [0] * len(symbols)
         self.depth = [0] * len(symbols)
         self._reducing: dict[tuple[int, tuple[str, ...], tuple[int, ...]], Symbol] = {}
-        self._absorbed: dict[int, int] = {}  # bit of a group that is part of another one -> bit of that one
-        self._next_bit = 1
 
     # -- groups and dependencies --------------------------------------------------------------------------------------
-
-    def new_group(self, kind: Template, before: int) -> Group:
-        group = Group(self._next_bit, kind, [])
-        self._next_bit <<= 1
-        self.groups[group.bit] = group
-        self.before[group.bit] = before
-        return group
 
     def map_group(self, symbol: Symbol) -> Group:
         """Makes a group that evaluates the floating `symbol` over its own dimensions."""
@@ -126,21 +105,6 @@ class Grouping:
     def in_memory(self, symbol: Symbol) -> bool:
         root = storage_root(symbol)
         return root.id in self.stored or root.op.kind == "source"
-
-    def reaches(self, mask: int, targets: int) -> bool:
-        """Returns whether a group of `mask` is in `targets` or depends on one of them, directly or not."""
-        seen = mask
-        while mask:
-            if seen & targets:
-                return True
-            following = 0
-            while mask:
-                bit = mask & -mask
-                mask ^= bit
-                following |= self.before[bit]
-            mask = following & ~seen
-            seen |= following
-        return False
 
     def joinable(self, symbol: Symbol) -> Group | None:
         if symbol.id in self.sealed:
@@ -217,7 +181,7 @@ class Grouping:
                 self._force(symbol)
             elif symbol.id in self.repeated:
                 self._store_repeated(symbol)
-        self._forget_absorbed()
+        self.forget_absorbed((self.stored, self.evaluators), self.direct)
 
     def _float(self, symbol: Symbol) -> None:
         """Leaves `symbol` floating; operands that come from groups are stored there."""
@@ -365,51 +329,10 @@ class Grouping:
             for member in source.members:
                 self.group_of[member] = target
             target.absorb(source, pairs)
-            self._replace(bit, target.bit)
+            self.replace(bit, target.bit)
             inside[target.bit].extend(inside.pop(bit))
         remaining = [bit for bit in candidates if bit in inside and bit != target.bit]
         return [target.bit, *remaining]
-
-    def _replace(self, old: int, new: int) -> None:
-        """Lets group `new` stand for `old`, which it has absorbed.
-
-        Masks keep the bit of `old` until the pass ends: whatever depends on it depends on `new` through `before`. So replacing
-        a group takes no look at all others.
-        """
-        self.before[new] |= self.before[old]
-        self.before[old] = new
-        del self.groups[old]
-        self._absorbed[old] = new
-        if old in self.parts:
-            self.parts.setdefault(new, []).extend(self.parts.pop(old))
-
-    def _living(self, bit: int) -> int:
-        """Returns the bit of the group that one is part of by now."""
-        while bit in self._absorbed:
-            bit = self._absorbed[bit]
-        return bit
-
-    def _forget_absorbed(self) -> None:
-        """Replaces the bits of groups that were absorbed in all masks."""
-        gone = 0
-        for bit in self._absorbed:
-            del self.before[bit]
-            gone |= bit
-
-        def replaced(mask: int) -> int:
-            dead = mask & gone
-            mask ^= dead
-            while dead:
-                bit = dead & -dead
-                dead ^= bit
-                mask |= self._living(bit)
-            return mask
-
-        if gone:
-            for masks in (self.before, self.stored, self.evaluators):
-                for key, mask in masks.items():
-                    masks[key] = replaced(mask)
-            self.direct = [replaced(mask) for mask in self.direct]
 
     def _group_view(self, symbol: Symbol) -> None:
         operand = symbol.inputs[0]
@@ -452,7 +375,7 @@ class Grouping:
         before = self.require(operand)
         key = (*computed_of(operand, lambda each: self.in_memory(each) or each.id in self.group_of), over)
         first = self._reducing.get(key)
-        group = None if first is None else self.groups[self._living(self.group_of[first.id].bit)]
+        group = None if first is None else self.groups[self.living(self.group_of[first.id].bit)]
         if first is None or group is None or len(group.reads) >= MAX_REDUCED_TOGETHER or self.reaches(before, group.bit):
             self._reducing[key] = symbol
             group = self.new_group("row", before)
