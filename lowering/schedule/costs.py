@@ -32,6 +32,10 @@ STEP_LIMIT, NUMBER_LIMIT = 32, 8
 where updates are numbers, not rows of them: no register is filled then."""
 
 
+LONGEST_WHOLE_ROW, MAX_KEPT, MAX_WHOLE_COLUMN = 16384, 512 << 10, 16
+"""Most elements of a row in one block of the host; the bytes of what is kept of a longer one, whose values are used again
+after a reduction, where chunks would compute them again; and most rows of columns that lie whole in one block."""
+
 SMALL_POWER = 4
 """Work of a power with a constant exponent of small magnitude."""
 
@@ -121,8 +125,29 @@ def stored_operand(operand: Symbol, is_left: bool, in_memory: Callable[[Symbol],
     if windowed is not None and at_most(MIN_TAPS, contiguous_taps(codes, windowed)):
         source = windowed.inputs[0]
         return None if in_memory(source) else storage_root(source)
-    if in_memory(codes) or (not is_left and is_decoding(operand)):
+    if in_memory(codes) or (not is_left and is_decoding(operand)) or _is_read_on_tiles(codes, in_memory):
         return None
-    matrix = (len(codes.shape) - 1, len(codes.shape) - 2)
-    cheap = is_cheap_prologue(codes, in_memory) and split_dimensions(codes, in_memory).isdisjoint(matrix)
-    return None if cheap else storage_root(codes)
+    source = _permuted_source(codes, in_memory)
+    return storage_root(codes) if source is None else source
+
+
+def _is_read_on_tiles(operand: Symbol, in_memory: Callable[[Symbol], bool]) -> bool:
+    matrix = (len(operand.shape) - 1, len(operand.shape) - 2)
+    return is_cheap_prologue(operand, in_memory) and split_dimensions(operand, in_memory).isdisjoint(matrix)
+
+
+def _permuted_source(operand: Symbol, in_memory: Callable[[Symbol], bool]) -> Symbol | None:
+    """Returns what an operand has the elements of in another order, if a matmul can read them from there.
+
+    Products read transposed matrices about as fast as others, while storing one takes longer than storing its elements in the
+    order in which they are computed: the keys of an attention after new ones were appended, for example.
+    """
+    found, source = None, operand
+    while source.op.name in ("permute", "reshape") and not in_memory(source.inputs[0]):
+        is_permuted, source = source.op.name == "permute", source.inputs[0]
+        if is_permuted and storage_root(source) is source:
+            found = source
+    if found is None or found.op.kind == "source":
+        return None
+    stored = found
+    return found if _is_read_on_tiles(operand, lambda each: in_memory(each) or storage_root(each) is stored) else None

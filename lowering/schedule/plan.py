@@ -17,6 +17,7 @@ from ..control.steps import Step, steps_text
 from ..nest import Buffer, BufferKind, Nest
 from .body import NeedsBufferError
 from .fusion.grouping import Grouping
+from .fusion.passes import in_one_pass
 from .fusion.storage import assign_storage
 from .groups import Group
 from .memory import Lifetime, MemoryPlan, plan_memory
@@ -131,9 +132,11 @@ def schedule(graph: Graph, apart: Collection[int] = (), stores_repeated: bool = 
     forced = {*apart, *(_shared_borders(symbols) if stores_repeated else ())}
     refused: set[int] = set()
     repeated: set[int] = set()
+    in_pass: set[int] = set()
+    cut: set[int] = set()
     left = MAX_REPEATED_ATTEMPTS if stores_repeated else 0
     for _ in range(MAX_ATTEMPTS + left):
-        grouping = Grouping(symbols, outputs, forced, refused, repeated)
+        grouping = Grouping(symbols, outputs, forced, refused, repeated, in_pass, cut)
         grouping.run()
         broken = [
             group for group in grouping.groups.values() if group.kind == "attention" and len(group.roles) == 1
@@ -144,10 +147,14 @@ def schedule(graph: Graph, apart: Collection[int] = (), stores_repeated: bool = 
         bound = assign_storage(grouping)
         try:
             plan = _assemble(graph, grouping, bound)
-            if left and not grouping.found_repeated <= repeated:
-                repeated |= grouping.found_repeated
-                left -= 1
-                continue
+            if left:
+                found = (grouping.found_repeated, *in_one_pass(grouping))
+                known = (repeated, in_pass, forced, cut)
+                if any(not new <= old for new, old in zip(found, known, strict=True)):
+                    for new, old in zip(found, known, strict=True):
+                        old |= new
+                    left -= 1
+                    continue
             while (unread := _unread(plan)) and _forget_stores(grouping, unread):
                 plan = _assemble(graph, grouping, bound)
             return plan

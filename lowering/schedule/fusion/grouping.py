@@ -57,6 +57,8 @@ class Grouping(GroupOrder):
         forced: ids of symbols that must be stored (an earlier attempt could not evaluate them inline).
         repeated: ids of symbols that an earlier attempt would compute again and again.
         refused: ids of matmuls that must not start an attention.
+        in_pass, cut: ids of symbols that the pass that reduces them should store, and of reductions whose group has no other
+            pass (`passes.py`).
     """
 
     def __init__(
@@ -66,11 +68,13 @@ class Grouping(GroupOrder):
         forced: Collection[int] = (),
         refused: Collection[int] = (),
         repeated: Collection[int] = (),
+        in_pass: Collection[int] = (),
+        cut: Collection[int] = (),
     ) -> None:
         super().__init__()
         self.symbols = symbols
         self.outputs = outputs
-        self.forced, self.repeated = forced, repeated
+        self.forced, self.repeated, self.in_pass, self.cut = forced, repeated, in_pass, cut
         self.consumers: list[list[int]] = [[] for _ in symbols]
         for symbol in symbols:
             for operand in symbol.inputs:
@@ -181,6 +185,8 @@ class Grouping(GroupOrder):
                 self._force(symbol)
             elif symbol.id in self.repeated:
                 self._store_repeated(symbol)
+            elif symbol.id in self.in_pass and symbol.id not in self.group_of:
+                self.must_store.add(storage_root(symbol).id)
         self.forget_absorbed((self.stored, self.evaluators), self.direct)
 
     def _float(self, symbol: Symbol) -> None:
@@ -279,7 +285,7 @@ class Grouping(GroupOrder):
 
     def _join(self, symbol: Symbol, group: Group, operands: list[Symbol]) -> bool:
         joined = joined_map(group, symbol.shape, [group.members[operand.id] for operand in operands])
-        if joined is None:
+        if joined is None or self._needs_a_pass(group, joined):
             return False
         inside = {operand.id for operand in operands}
         depth = 0
@@ -299,6 +305,12 @@ class Grouping(GroupOrder):
         self.before[group.bit] |= before
         self.depth[symbol.id] = depth
         return True
+
+    def _needs_a_pass(self, group: Group, axis_map: AxisMap) -> bool:
+        """Returns whether a value of a group without passes after its reductions lies along what these reduce."""
+        if not self.cut or not any(key in self.cut for key in group.reads):
+            return False
+        return not group.reduced_axes.isdisjoint([axis for axes in axis_map for axis in axes])
 
     def _add_member(self, symbol: Symbol, group: Group, axis_map: AxisMap) -> None:
         group.members[symbol.id] = axis_map

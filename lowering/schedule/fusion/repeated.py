@@ -41,9 +41,9 @@ def is_repeated(symbol: Symbol, depends: int, group: Group, work: int) -> bool:
     if not any(depends >> axis & 1 for axis in innermost):
         return False
     shared = {*innermost, *group.reduced_axes}
-    times = _known([each for axis, each in enumerate(group.axes) if not depends >> axis & 1 and axis not in shared])
-    stored = _known(symbol.shape)
-    computed = times * _known([each for axis, each in enumerate(group.axes) if depends >> axis & 1])
+    times = known([each for axis, each in enumerate(group.axes) if not depends >> axis & 1 and axis not in shared])
+    stored = known(symbol.shape)
+    computed = times * known([each for axis, each in enumerate(group.axes) if depends >> axis & 1])
     return (computed - stored) * work >= max(MIN_SPARED, MIN_REPEATED * stored)
 
 
@@ -59,7 +59,8 @@ def _innermost(group: Group) -> list[int]:
     return found
 
 
-def _known(extents: Iterable[Extent]) -> int:
+def known(extents: Iterable[Extent]) -> int:
+    """Returns the product of extents, with a number for those that are known at launch only."""
     total = 1
     for extent in extents:
         total *= extent if type(extent) is int else UNKNOWN

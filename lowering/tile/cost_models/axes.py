@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...nest import Affine, Extent, Nest
-from ...schedule.costs import name_cost
+from ...schedule.costs import LONGEST_WHOLE_ROW, MAX_KEPT, name_cost
 from ...schedule.templates import IN_ORDER
 from ...target import MAX_TOGETHER, MIN_SIDE
 from ..blocks import power_of_two
@@ -157,9 +157,8 @@ def _segment(nest: Nest, target: int, lines: Sequence[int], blocks: dict[int, in
     return capped(extent, max(SHORTEST_SEGMENT, min(power_of_two(-(-found // programs)), LONGEST_SEGMENT)))
 
 
-LONGEST_WHOLE_ROW, MAX_KEPT, MIN_WORK = 16384, 512 << 10, 4
-"""Most elements of a row in one block; the bytes of what is kept of a longer one, whose values are used again
-after a reduction, where chunks would compute them again; and the work of an element from which on it is kept."""
+MIN_WORK = 4
+"""Work of an element of a long row from which on it is kept."""
 LONGEST_SEARCHED = 1 << 20
 """Most elements of a row in one block of which only extremes and their positions are wanted: nothing is kept of it."""
 _SOURCES = frozenset({"load", "const", "dim", "index", "reduce"})

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ...nest import Nest
+from ...schedule.costs import MAX_WHOLE_COLUMN
 from ..blocks import power_of_two
 from ..structure import contiguous_axis, reduced_axes, reduction_levels, values_of
 from .axes import capped
@@ -54,7 +55,7 @@ def column_blocks(
             and not (others == 1 and keeps_busy(extent, columns, threads))
         ):
             columns //= 2
-    if whole is not None and whole <= 2 * COLUMN_CHUNK:
+    if whole is not None and whole <= MAX_WHOLE_COLUMN:
         return (*[(axis, sizes[axis]) for axis in reduced], (inner, columns))
     picked = any(chunk_axis in nest.body[position].axes for load in nest.loads for position in load.operands)
     size = max([load.dtype.itemsize for load in nest.loads], default=4)

@@ -73,6 +73,8 @@ class _Chunks:
         ranks = {axis: rank for rank, (axis, _) in enumerate(schedule.blocks)}
         self.blocks = {axis: (size, ranks[axis]) for axis, size in schedule.blocks if axis in reduced}
         self.reductions: dict[int, list[Reduction]] = {}
+        self.first: list[Store] = []  # of what needs no reduction: stored in the pass of the first ones, which compute it, too
+        self.last: dict[tuple[int, ...], list[Store]] = {}  # the others, by the reduced axes they lie along
         self.scans = [Scan(frame, number) for number in values_of(self.nest, "scan")]
         self._levels()
         self.counts = {
@@ -103,6 +105,12 @@ class _Chunks:
                 reduction.walk(self.kernel.axis_extent(reduction.over[0]))
             level[number] += 1
             self.reductions.setdefault(level[number], []).append(reduction)
+        for store in nest.stores:
+            along = self._axes_of(store)
+            if along == self.reduced and not level[store.value] and self.reductions and not self.scans:
+                self.first.append(store)
+            else:
+                self.last.setdefault(along, []).append(store)
         if self.scans and (len(self.reduced) > 1 or len({scan.reverse for scan in self.scans}) > 1):
             raise UnsupportedError("tile: scans along several axes or in both directions in one nest")
 
@@ -111,19 +119,20 @@ class _Chunks:
         for dimension in kept:  # where the host finds, before the chunks, which of the carried elements there are
             self.frame.mask((dimension,))
         for level in sorted(self.reductions):
-            self._reduce(self.reductions[level])
-        last: dict[tuple[int, ...], list[Store]] = {}  # by the reduced axes they lie along
-        ends = {scan.number for scan in self.scans}
-        for store in self.nest.stores:
-            touched = set(self.nest.body[store.value].axes) | {axis for axis, _ in store.at.terms}
-            scans = ends & reach(self.nest, [store.value])
-            along = tuple([axis for axis in self.reduced if scans or axis in touched])
+            self._reduce(self.reductions[level], self.first if level == 1 else [])
+        for along, stores in self.last.items():
             if along:
-                last.setdefault(along, []).append(store)
+                self._walk(stores, along)
             else:
-                self.frame.store(store)
-        for along, stores in last.items():
-            self._walk(stores, along)
+                for store in stores:
+                    self.frame.store(store)
+
+    def _axes_of(self, store: Store) -> tuple[int, ...]:
+        """Returns the reduced axes that a store lies along."""
+        touched = set(self.nest.body[store.value].axes) | {axis for axis, _ in store.at.terms}
+        if {scan.number for scan in self.scans} & reach(self.nest, [store.value]):
+            return self.reduced
+        return tuple([axis for axis in self.reduced if axis in touched])
 
     def _count(self, axes: tuple[int, ...]) -> Index:
         """Returns the number of chunks along some of the reduced axes."""
@@ -148,17 +157,17 @@ class _Chunks:
                 coordinates[axis] = at
         return coordinates
 
-    def _reduce(self, reductions: list[Reduction]) -> None:
+    def _reduce(self, reductions: list[Reduction], stores: list[Store]) -> None:
         frame = self.frame
-        frame.hoist([reduction.operand for reduction in reductions], self.reduced)
+        frame.hoist([*[reduction.operand for reduction in reductions], *[store.value for store in stores]], self.reduced)
         dims = [reduction.kept_dims(frame) for reduction in reductions]
         over = self._dimensions(0) if self.lanes else ()
         lanes = [union(kept, over) for kept in dims]
         count = self._count(self.reduced)
         if all(reduction.is_exact for reduction in reductions) or (isinstance(count, int) and count <= _SEGMENT):
-            results = self._accumulate(reductions, lanes, count, lambda index: index)
+            results = self._accumulate(reductions, stores, lanes, count, lambda index: index)
         else:
-            results = self._accumulate_segments(reductions, lanes, count)
+            results = self._accumulate_segments(reductions, stores, lanes, count)
         for reduction, kept, left in zip(reductions, dims, lanes, strict=True):
             size = len(reduction.elems)
             with frame.kernel.at(reduction.value):
@@ -175,7 +184,7 @@ class _Chunks:
         return tuple([each for each in coordinates if isinstance(each, Dimension)])
 
     def _accumulate_segments(
-        self, reductions: list[Reduction], dims: list[tuple[Dimension, ...]], count: Index
+        self, reductions: list[Reduction], stores: list[Store], dims: list[tuple[Dimension, ...]], count: Index
     ) -> list[SSAValue]:
         """Accumulates as `_accumulate` does, in segments whose results are combined: a sum is then rounded
         once per chunk of a segment and once per segment, not once per chunk of the row."""
@@ -184,7 +193,7 @@ class _Chunks:
             start = indices.mul(loop.index, _SEGMENT)
             left = indices.add(count, indices.mul(start, -1))
             length = kernel.builder.binary("arith.minsi", indices.value(left), indices.value(_SEGMENT))
-            parts = self._accumulate(reductions, dims, length, lambda index: indices.add(start, index))
+            parts = self._accumulate(reductions, stores, dims, length, lambda index: indices.add(start, index))
             following: list[SSAValue] = []
             carried = list(loop.args)
             for reduction in reductions:
@@ -205,11 +214,12 @@ class _Chunks:
     def _accumulate(
         self,
         reductions: list[Reduction],
+        stores: list[Store],
         dims: list[tuple[Dimension, ...]],
         count: Index,
         chunk: Callable[[SSAValue], Index],
     ) -> list[SSAValue]:
-        """Accumulates in one loop over `count` chunks; `chunk` maps the loop index to the number of a
+        """Accumulates, and stores, in one loop over `count` chunks; `chunk` maps the loop index to the number of a
         chunk."""
         frame, kernel = self.frame, self.kernel
         with kernel.loop(count, self._initial(reductions, dims)) as loop:
@@ -230,6 +240,8 @@ class _Chunks:
                     ]
                     accumulated, carried = carried[: len(values)], carried[len(values) :]
                     following.extend(reduction.continued(kernel.builder, accumulated, values))
+            for store in stores:
+                inner.store(store)
             loop.yield_(following)
         return list(loop.results)
 

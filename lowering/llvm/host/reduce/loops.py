@@ -26,6 +26,7 @@ from .extreme_positions import reduce_positions
 from .extreme_rows import Columns, extreme_rows, extremes_within
 from .extremes import EXTREMES, IDEMPOTENT, all_joined, extreme_of, halves, joined, propagates
 from .flat import reduce_pairs
+from .groups_of_rows import ROWS, are_groups_better, reduce_in_groups
 from .line_scans import exact_neutral, scan_in_vectors
 from .row_scans import RowScan
 
@@ -92,13 +93,13 @@ def reduce(
     if (rest is None or rest.is_neutral) and _is_read_along_rows(nests, sources, axis, [*bounds, *wanted], far):
         turned = [view(source, shape[::-1], (1, 0)) for source in sources]
         limits = [Bound(1 - bound.dim, bound.limit) for bound in (*bounds, *wanted)]
-        scalars = _reduce_outer(nests, turned, 0, combine, limits, starts, fills, memories, (1,), None, columns, True)
+        scalars = _reduce_outer(nests, turned, 0, combine, limits, [], starts, fills, memories, (1,), None, columns, True)
     elif axis == nests.inner_dim(shape) and rest is None and (narrow := bytes_of(nests, sources, combine)) is not None:
         scalars = sum_bytes(nests, narrow, sources[0].elem, axis, bounds, wanted, memories, kept)
     elif axis == nests.inner_dim(shape) or all(shape[d] == 1 for d in kept):
         scalars = _reduce_inner(nests, sources, axis, combine, bounds, wanted, starts, memories, kept, rest)
     else:
-        scalars = _reduce_outer(nests, sources, axis, combine, [*bounds, *wanted], starts, fills, memories, kept, rest, columns)
+        scalars = _reduce_outer(nests, sources, axis, combine, bounds, wanted, starts, fills, memories, kept, rest, columns)
     if memories:
         return list(memories)
     pointer = nests.ev.s.pointer
@@ -315,10 +316,14 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
             result = [_absorb(nests, result[0], rest, shape[axis], at(ORIGIN), combine)]
         for memory, value in zip(memories, result, strict=False):
             ev.write_scratch(memory, tuple(coordinates[d] for d in kept), value)
-    for node, memory in saved:
-        missing = [bound for bound in wanted if not nests.unread(node, bound)]
-        ev.replacement[id(node)] = (node, memory, (*bounds, *missing))
+    _keep(nests, saved, bounds, wanted)
     return result
+
+
+def _keep(nests: LoopNests, saved: Sequence[tuple[Map, Stored]], bounds: Sequence[Bound], wanted: Sequence[Bound]) -> None:
+    """Makes later nests read nodes that a reduction has written within the bounds, and within those of what is wanted of it."""
+    for node, memory in saved:
+        nests.spill(node, memory, (*bounds, *[bound for bound in wanted if not nests.unread(node, bound)]))
 
 
 def _copies(nests: LoopNests, sources: Sequence[Node], vectors: int, kind: str | None) -> tuple[int, int]:
@@ -343,16 +348,18 @@ def _across_lanes(nests: LoopNests, values: list[V], combine: Combine) -> list[V
     return values
 
 
-def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
-                  starts: list[V] | None, fills: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...],
-                  rest: _Rest | None, pairs: Columns | None, in_place: bool = False) -> list[V]:  # fmt: skip
+def _reduce_outer(
+    nests: LoopNests, sources: Sequence[Node], axis: int, combine: Combine, within: Sequence[Bound], wanted: Sequence[Bound],
+    starts: list[V] | None, fills: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...], rest: _Rest | None,
+    pairs: Columns | None, in_place: bool = False,
+) -> list[V]:  # fmt: skip
     """Reduces along another dimension: every lane reduces its own column, the reduced dimension is the innermost loop.
 
     pairs: of what extremes and their positions are wanted.
     in_place: all is read where it lies, and a known number of few rows one after the other.
     """
     ev, f = nests.ev, nests.ev.f
-    shape = sources[0].shape
+    shape, bounds = sources[0].shape, [*within, *wanted]
     if not in_place:
         nests.materialize_operands(sources)
     inner = max(d for d in kept if shape[d] > 1)
@@ -366,6 +373,15 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
         beside //= 2  # the rest would fill few of them
     n = min(lanes_ * beside, shape[inner])
     steps = integer(count) if static else shape[axis]
+    again = [] if in_place or extremes else nests.reused_values(sources, shape)
+    saved = [(node, ev.scratch(node.shape, node.elem)) for node in again]
+    is_cut_short = rest is not None and not rest.is_neutral and not rest.is_zero  # what is beyond counts, too
+    is_alone = not in_place and not extremes and not is_cut_short and not (static and steps <= ROWS)
+    if is_alone and starts is not None and fills is not None and are_groups_better(sources, shape[inner], n):
+        as_tree = steps if static else None
+        reduce_in_groups(nests, sources, axis, inner, combine, bounds, starts, fills, memories, saved, n, as_tree)
+        _keep(nests, saved, within, wanted)
+        return []
     with ExitStack() as stack:
         outer: list[Coordinate | None] = [None] * len(shape)
         for d in kept:
@@ -380,6 +396,8 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
         def column(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
             def items(position: Coordinate) -> list[V]:
                 here = tuple(coordinate if d == inner else position if d == axis else c for d, c in enumerate(outer))
+                for node, memory in saved:
+                    ev.write_scratch(memory, here, ev.at(node, here, mask))
                 return [f.splat(ev.at(source, here, mask), n) for source in (sources[:1] if extremes else sources)]
 
             if extremes:
@@ -426,6 +444,11 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
 
         is_short = static and steps * sum(cost(source) for source in sources) <= UNROLLED // 2
         vector_loop(ev, shape[inner], bounds, inner, n, 2 if is_short else 1, column)
+        if saved and any(bound.dim == inner for bound in bounds):
+            with ev.dimension(shape[axis], count, implied) as row:
+                here = [row if d == axis else coordinate for d, coordinate in enumerate(outer)]
+                clear_unwritten(ev, [memory for _, memory in saved], here, inner, bounds, n)
+    _keep(nests, saved, within, wanted)
     return []
 
 
