@@ -127,8 +127,8 @@ def stored_operand(operand: Symbol, is_left: bool, in_memory: Callable[[Symbol],
         return None if in_memory(source) else storage_root(source)
     if in_memory(codes) or (not is_left and is_decoding(operand)) or _is_read_on_tiles(codes, in_memory):
         return None
-    source = _permuted_source(codes, in_memory)
-    return storage_root(codes) if source is None else source
+    below = _permuted_source(codes, in_memory)
+    return storage_root(codes) if below is None else below
 
 
 def _is_read_on_tiles(operand: Symbol, in_memory: Callable[[Symbol], bool]) -> bool:
@@ -142,7 +142,8 @@ def _permuted_source(operand: Symbol, in_memory: Callable[[Symbol], bool]) -> Sy
     Products read transposed matrices about as fast as others, while storing one takes longer than storing its elements in the
     order in which they are computed: the keys of an attention after new ones were appended, for example.
     """
-    found, source = None, operand
+    found: Symbol | None = None
+    source = operand
     while source.op.name in ("permute", "reshape") and not in_memory(source.inputs[0]):
         is_permuted, source = source.op.name == "permute", source.inputs[0]
         if is_permuted and storage_root(source) is source:

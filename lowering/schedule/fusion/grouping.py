@@ -199,7 +199,7 @@ class Grouping(GroupOrder):
             if self.in_memory(operand):
                 cost += 0 if operand.op.kind == "source" and not operand.shape else 1
             else:
-                cost += self.cost[operand.id]
+                cost += 1 if operand.id in self.in_pass else self.cost[operand.id]
                 if self.depth[operand.id] >= depth:
                     depth = self.depth[operand.id] + 1
         if symbol.op.kind == "map":

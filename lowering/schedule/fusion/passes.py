@@ -36,31 +36,29 @@ def in_one_pass(grouping: Grouping) -> tuple[set[int], set[int], set[int]]:
             continue
         is_walked, is_scattered = _is_walked(group), _is_scattered(grouping, group)
         if is_walked or is_scattered:
-            first, later = _passes(grouping, group)
+            reductions, first, later = _passes(grouping, group)
             found = _computed_again(grouping, group, first, later) if first and later and is_walked else set()
             stored |= found
             if found or (is_scattered and first and later):
-                apart.update(group.reads)
+                apart |= reductions
             if is_scattered:
                 alone.update(key for key in group.stores if key not in grouping.group_of and _lies_along(group, key))
     return stored, alone, apart
 
 
-def _passes(grouping: Grouping, group: Group) -> tuple[list[Symbol], list[Symbol]]:
-    """Returns what the first pass over what is reduced reads, and what later ones do."""
+def _passes(grouping: Grouping, group: Group) -> tuple[set[int], list[Symbol], list[Symbol]]:
+    """Returns the reductions of the first pass over what is reduced, what that one reads, and what later ones do."""
     needing = set[int]()  # a reduction of the group
     for key in sorted(group.members):
         if key in group.reads or any(operand.id in needing for operand in grouping.symbols[key].inputs):
             needing.add(key)
-    first: list[Symbol] = []  # what passes read
-    later: list[Symbol] = []
-    for key in group.reads:
-        (operand,) = grouping.symbols[key].inputs
-        (later if operand.id in needing else first).append(operand)
+    reductions = {key for key in group.reads if grouping.symbols[key].inputs[0].id not in needing}
+    first = [grouping.symbols[key].inputs[0] for key in reductions]
+    later = [grouping.symbols[key].inputs[0] for key in group.reads if key not in reductions]
     for key in (*group.stores, *[part.part for part in grouping.parts.get(group.bit, ())]):
         if _lies_along(group, key):
             (later if key in needing else first).append(grouping.symbols[key])
-    return first, later
+    return reductions, first, later
 
 
 def _lies_along(group: Group, key: int) -> bool:

@@ -445,9 +445,9 @@ def _reduce_outer(
         is_short = static and steps * sum(cost(source) for source in sources) <= UNROLLED // 2
         vector_loop(ev, shape[inner], bounds, inner, n, 2 if is_short else 1, column)
         if saved and any(bound.dim == inner for bound in bounds):
-            with ev.dimension(shape[axis], count, implied) as row:
-                here = [row if d == axis else coordinate for d, coordinate in enumerate(outer)]
-                clear_unwritten(ev, [memory for _, memory in saved], here, inner, bounds, n)
+            with ev.dimension(shape[axis], count, implied) as position:
+                rows = [position if d == axis else coordinate for d, coordinate in enumerate(outer)]
+                clear_unwritten(ev, [memory for _, memory in saved], rows, inner, bounds, n)
     _keep(nests, saved, within, wanted)
     return []
 
