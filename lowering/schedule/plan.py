@@ -19,6 +19,7 @@ from .body import NeedsBufferError
 from .fusion.grouping import Grouping
 from .fusion.passes import in_one_pass
 from .fusion.storage import assign_storage
+from .fusion.turned_joins import turned_joins
 from .groups import Group
 from .memory import Lifetime, MemoryPlan, plan_memory
 from .nests import EmptyGridError, MisfitError, build_nest, copy_nest
@@ -148,7 +149,8 @@ def schedule(graph: Graph, apart: Collection[int] = (), stores_repeated: bool = 
         try:
             plan = _assemble(graph, grouping, bound)
             if left:
-                found = (grouping.found_repeated, *in_one_pass(grouping))
+                stored, alone, reductions = in_one_pass(grouping)
+                found = (grouping.found_repeated, stored, alone | turned_joins(grouping), reductions)
                 known = (repeated, in_pass, forced, cut)
                 if any(not new <= old for new, old in zip(found, known, strict=True)):
                     for new, old in zip(found, known, strict=True):

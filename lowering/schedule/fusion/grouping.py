@@ -245,7 +245,10 @@ class Grouping(GroupOrder):
         if group is not None:
             del group.members[symbol.id], self.group_of[symbol.id]
             self.direct[symbol.id] = group.bit
-        self._store_alone(symbol)
+        if symbol.op.name == "concat" and symbol.id not in self.interleaved and not self.in_memory(symbol):
+            self.store_parts(symbol)
+        else:
+            self._store_alone(symbol)
 
     def _store_repeated(self, symbol: Symbol) -> None:
         """Stores `symbol`, which an earlier plan would compute again and again, if it is more work than to read what is stored.
