@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from math import prod
 
 from ....graph.symbol import Symbol
-from ..costs import LONGEST_WHOLE_ROW, MAX_KEPT, MAX_WHOLE_COLUMN
+from ..costs import LONGEST_WHOLE_ROW, MAX_KEPT, MAX_WHOLE_COLUMN, is_scalar
 from ..extents import is_one, product
 from ..groups import Group
+from ..views import storage_root
 from .grouping import Grouping
 from .repeated import known
 
@@ -23,6 +24,9 @@ MIN_WORK, MIN_FAR_WORK = 8, 11
 all of them, and from memory."""
 FAR = 8 << 20
 """Bytes from which on values are read from memory. What has an extent that is known at launch only is taken for less."""
+MIN_FACTORS = 8
+"""Factors that are the same for many elements, as those of depthwise filters are, from which on what is computed of them is
+stored before it is reduced: a kernel that only stores it loads them once for several rows."""
 APART = 4 << 20
 """Bytes of an operand from which on parts that lie far apart are written by a kernel of its own, in the order of memory."""
 
@@ -32,7 +36,10 @@ def in_one_pass(grouping: Grouping) -> tuple[set[int], set[int], set[int]]:
     nothing that lies along what they reduce should join the kernel."""
     stored, alone, apart = set[int](), set[int](), set[int]()
     for group in grouping.groups.values():
-        if group.kind != "row" or not group.reduced or len(group.members) < 2 or apart.intersection(group.reads):
+        if group.kind != "row" or not group.reduced or apart.intersection(group.reads):
+            continue
+        alone.update(_filtered(grouping, group))
+        if len(group.members) < 2:
             continue
         is_walked, is_scattered = _is_walked(group), _is_scattered(grouping, group)
         if is_walked or is_scattered:
@@ -59,6 +66,23 @@ def _passes(grouping: Grouping, group: Group) -> tuple[set[int], list[Symbol], l
         if _lies_along(group, key):
             (later if key in needing else first).append(grouping.symbols[key])
     return reductions, first, later
+
+
+def _filtered(grouping: Grouping, group: Group) -> set[int]:
+    """Returns the operands of reductions that are sums of many products with factors that several elements share."""
+    found = set[int]()
+    for key in group.reads:
+        (operand,) = grouping.symbols[key].inputs
+        root = storage_root(operand)
+        if root.id in grouping.group_of or grouping.in_memory(root) or grouping.cost[root.id] < 4 * MIN_FACTORS:
+            continue
+        size = known(root.shape)
+        computed = [symbol for symbol in _below(grouping, group, [root]) if symbol.op.kind == "map"]
+        leaves = {each.id: each for symbol in computed for each in symbol.inputs if each.op.kind != "map"}
+        shared = sum(not is_scalar(leaf) and 1 < known(leaf.shape) < size for leaf in leaves.values())
+        if MIN_FACTORS <= shared <= len(leaves) - MIN_FACTORS:
+            found.add(root.id)
+    return found
 
 
 def _lies_along(group: Group, key: int) -> bool:

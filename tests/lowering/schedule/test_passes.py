@@ -67,6 +67,27 @@ def test_kernels_and_values(name: str) -> None:
     assert [kernel.template for kernel in model.kernels] == templates
 
 
+def test_depthwise_convolutions_are_stored_before_they_are_reduced() -> None:
+    x, w = drawn((2, 20, 20, 24)), drawn((3, 3, 1, 24))
+    for axes in ((1, 2), 1, 3):
+        model, found = run(lambda x, w, axes=axes: jn.mean(jn.relu(jn.conv2d(x, w, padding=1, groups=24)), axis=axes), x, w)
+        padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+        taps = [padded[:, i : i + 20, j : j + 20] * w[i, j, 0] for i in range(3) for j in range(3)]
+        np.testing.assert_allclose(found, np.maximum(sum(taps), 0).mean(axis=axes), rtol=1e-4, atol=1e-5)
+        assert [kernel.template for kernel in model.kernels] == ["map", "row"]
+
+
+def test_filters_with_numbers_are_reduced_as_they_are_computed() -> None:
+    x = drawn((30, 200))
+
+    def smoothed(x: Any) -> Any:
+        return sum(x[:, i : 180 + i] * (i + 1.0) for i in range(16))
+
+    model, found = run(lambda x: jn.sum(smoothed(x), axis=1), x)
+    np.testing.assert_allclose(found, smoothed(x.astype(np.float64)).sum(1), rtol=1e-3, atol=1e-2)
+    assert len(model.kernels) == 1
+
+
 def test_sizes_that_runs_decide() -> None:
     ours, theirs = centred(0)
     graph = jn.Graph("g", inputs=[jn.TensorType(jn.float32, ("m", "n"), "x")])
