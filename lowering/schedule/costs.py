@@ -44,7 +44,6 @@ MIN_TAPS = 8
 stored first."""
 
 
-
 def op_cost(symbol: Symbol) -> int:
     if symbol.op.name == "pow" and _is_small_power(symbol.inputs[1]):
         return SMALL_POWER

@@ -306,6 +306,7 @@ def reduces_group(group: Group, operand: Symbol, operand_map: AxisMap, over: tup
             return False
     return covered == reduced
 
+
 def viewed_map(symbol: Symbol, group: Group, axis_map: AxisMap) -> AxisMap | None:
     """Returns the axis map of a view of a member that has `axis_map`; None where it is none, or reads other elements."""
     name = symbol.op.name

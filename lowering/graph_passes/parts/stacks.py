@@ -16,6 +16,7 @@ from ....graph.ops.building import apply
 from ....graph.protocols import SymbolLike
 from ....graph.symbol import Symbol
 from ....promotion.dtype import int32
+from ..tiles import is_tile
 
 MAX_PIECES = 64
 """The most pieces: as many are computed for each element."""
@@ -40,7 +41,7 @@ def _is_over_stack(symbol: Symbol) -> bool:
     if symbol.op.kind != "reduce" or not (symbol.op.combine or symbol.op.name in _POSITIONS):
         return False
     stack = symbol.inputs[0]
-    if stack.op.name != "concat" or stack.dtype.kind not in ("int", "uint", "float") or stack.dtype.bits < 8:
+    if stack.op.name != "concat" or is_tile(stack) or stack.dtype.kind not in ("int", "uint", "float") or stack.dtype.bits < 8:
         return False
     axis = stack.attrs["axis"]
     is_of_ones = all(piece.shape[axis] == 1 for piece in stack.inputs)

@@ -21,6 +21,14 @@ CASES: dict[str, Callable[[Any, Any], Any]] = {
     "tiles of tiles": lambda lib, x: lib.concat([lib.concat([x, x], 0)] * 2, 0),
     "reduced": lambda lib, x: lib.max(lib.stack([x, x], 0), 0),
 }
+REDUCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "sum": (jn.sum, np.sum),
+    "prod": (jn.prod, np.prod),
+    "max": (jn.max, np.max),
+    "mean": (jn.mean, np.mean),
+    "argmax": (jn.argmax, np.argmax),
+    "argmin": (jn.argmin, np.argmin),
+}
 
 
 class InNumPy:
@@ -102,3 +110,22 @@ def test_many_tiles_of_tiles(axis: int) -> None:
     expected = np.tile(x, (1 << 18, 1) if axis == 0 else (1, 1 << 18))
     for shape in ((2, 3), ("m", "n")):
         np.testing.assert_array_equal(made("float32", shape, doubled)(x), expected)
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions_over_what_is_repeated(name: str) -> None:
+    """Each of the equal parts counts."""
+    ours, theirs = REDUCTIONS[name]
+    x = np.random.default_rng(1).integers(1, 5, (3, 7)).astype(np.float32)
+    for number in (2, 3, 5):
+        for axis in (0, 1, 2):
+            for shape in ((3, 7), ("m", "n")):
+                graph = jn.Graph("g", inputs=[jn.TensorType(jn.float32, shape, "x")])
+                graph.output(ours(jn.stack([graph.inputs[0]] * number, axis=axis), axis=axis))
+                found = jn.compile(graph, device="cpu", threads=1)(x)
+                expected = theirs(np.stack([x] * number, axis), axis=axis)
+                np.testing.assert_array_equal(found, expected, err_msg=f"{number} {axis}")
+        graph = jn.Graph("g", inputs=[jn.TensorType(jn.float32, (1, 7), "x")])
+        graph.output(ours(jn.concat([graph.inputs[0]] * number, axis=0), axis=0))
+        found = jn.compile(graph, device="cpu", threads=1)(x[:1])
+        np.testing.assert_array_equal(found, theirs(np.repeat(x[:1], number, 0), axis=0))

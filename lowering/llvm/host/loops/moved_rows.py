@@ -129,8 +129,8 @@ def _rows(ev: Evaluator, target: Pointers, value: Node, bounds: Sequence[Bound])
         except NotReadError:
             return None
         columns = tuple([read.found.get(number) for number in range(count)])
-        if read.source is None or read.source.pointee != target.pointee:
-            return None
+        if read.source is None or read.source.pointee != target.pointee or read.source.base == target.base:
+            return None  # in place, what a piece writes beyond its rows would be read by the next one
         values = tuple([read.constants.get(number, 0) for number in range(count)])
         found = _Rows(long[-1], tuple(inner), columns, values, read.step, size)
         is_plain = columns == tuple(range(count)) and read.step == count

@@ -210,6 +210,7 @@ class _Search:
             return new
 
         neutral, beyond = constant(self.extreme.neutral, self.elem, wide), f.splat(self._beyond(), n)
+
         def join(one: list[V], other: list[V], begin: V) -> list[V]:
             beats = self._beats(other[0], one[0])
             start = begin if self.index == "i64" else f.cast("trunc", begin, "i32")
