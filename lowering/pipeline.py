@@ -17,6 +17,7 @@ from .choices.options import Options
 from .control.blocks import divide
 from .control.scheduling import schedule_block
 from .gc_paused import gc_paused
+from .graph_passes.byte_functions import with_byte_tables
 from .graph_passes.channels_last import keep_channels_last
 from .graph_passes.expand import expand
 from .graph_passes.weight_packing import ConstantLayout
@@ -60,7 +61,7 @@ def expanded(graph: Graph, lines: WholeLines) -> Expanded:
     if has_control(graph):
         block = divide(graph, frozenset((*graph.dim_names, *graph.outer_dims)), lines)
         return Expanded(graph, graph, block.wide(), block)
-    return Expanded(graph, *split_complex128(keep_channels_last(expand(graph, lines))))
+    return Expanded(graph, *split_complex128(keep_channels_last(with_byte_tables(expand(graph, lines), lines.tables))))
 
 
 def scheduled(expanded: Expanded, in_tiles: bool = False, stores_repeated: bool = False) -> Scheduled:
