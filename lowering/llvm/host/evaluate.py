@@ -308,7 +308,8 @@ class Evaluator:
             else:
                 conditions.append(self.lane_mask(position, bound.limit, coordinate.lanes))
         rest = [part for part in rest if not self.assumed or not always(self, part, coordinates)]
-        return conditions + [self.at(part, coordinates, tail) for part in rest]
+        conditions += [self.at(part, coordinates, tail) for part in rest]
+        return [each for each in conditions if each != TRUE]  # which is known of one position, as of a column
 
     def all_of(self, conditions: Sequence[V]) -> V | None:
         """Returns whether all conditions hold; None if there are none."""
@@ -371,15 +372,25 @@ class Evaluator:
             if run == -1:
                 raw = self.f.shuffle(raw, raw, range(n - 1, -1, -1))
                 guard = None if guard is None else self.f.shuffle(guard, guard, range(n - 1, -1, -1))
-        elif dim is not None and are_in_pieces(self.f.module, size, run) and (guard is None or node.shape[dim] > n):
-            on = None if guard is None else self.f.splat(guard, n)
-            raw = load_in_pieces(self.f, self.pointer_at(pointers, coordinates, dim), on, type_, run, align)
-        elif dim is not None and are_few_apart(self.f.module, size, run, [guard, tail], along(coordinates, dim).at):
-            pointer = self.pointer_at(pointers, coordinates, dim)
-            raw = load_apart(self.f, pointer, guard, type_, run, align)
         else:
-            raw = self._gather(pointers, coordinates, guard, n, tail)
+            near = None if dim is None else self._load_strided(node, coordinates, dim, guard, tail, type_, run)
+            raw = self._gather(pointers, coordinates, guard, n, tail) if near is None else near
         return self._fill(from_memory(self.f, raw, node.elem), guard, node, coordinates, tail)
+
+    def _load_strided(
+        self, node: Load, coordinates: Coordinates, dim: int, guard: V | None, tail: V | None, type_: str, step: int
+    ) -> V | None:
+        """Returns elements that lie a few apart, loaded with those between them or in pieces; None where they are gathered."""
+        module, n = self.f.module, lanes(type_)
+        size, align = memory_size(node.pointers.pointee), alignment_of(node.pointers)
+        may_be_pieces = guard is None or node.shape[dim] > n or self.target.picks_lanes
+        few_apart = are_few_apart(module, size, step, [guard, tail], along(coordinates, dim).at)
+        if may_be_pieces and are_in_pieces(module, size, step, otherwise=not few_apart):
+            on = None if guard is None else self.f.splat(guard, n)
+            return load_in_pieces(self.f, self.pointer_at(node.pointers, coordinates, dim), on, type_, step, align)
+        if few_apart:
+            return load_apart(self.f, self.pointer_at(node.pointers, coordinates, dim), guard, type_, step, align)
+        return None
 
     def _to_next_row(self, node: Load, dim: int) -> V:
         """Returns the elements from a row to the next one of the block, or of the next program; where that is not known, as

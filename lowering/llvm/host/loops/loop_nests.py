@@ -261,7 +261,7 @@ class LoopNests:
         self, nodes: Sequence[Node], shape: tuple[int, ...], inner: int, n: int, bounds: Sequence[Bound], past: bool
     ) -> list[Piece]:
         """Returns the pieces in which rows are visited one after the other; none where they are not cut."""
-        if past or not self.ev.target.has_short_vectors or not may_be_cut(self.ev, nodes):
+        if past or not may_be_cut(self.ev, nodes):
             return []
         found = pieces_of_rows(self.ev, nodes, inner, shape[inner], n, bounds)
         return found if found and self._may_start_anywhere(nodes, shape, inner) else []

@@ -1,4 +1,4 @@
-"""Loads elements that are a few apart, for processors that pick those of 16 bytes at a time.
+"""Loads elements that are a few apart in pieces of 16 bytes, of which each instruction picks.
 
     stride 3, 16 bytes:   a b c a b c a b c a b c a b c a │ b c a b … │ … a        three loads, the last one ends at the last a
                           one shuffle of each of them, within 16 bytes, and two `or`s
@@ -24,11 +24,21 @@ MAX_APART = {1: 8, 2: 8, 4: 8, 8: 4}
 by one, at addresses that are known: those of a gather would first be taken out of registers."""
 
 
-def are_in_pieces(module: Module, size: int, stride: int, few: bool = False) -> bool:
-    """Whether elements of `size` bytes, `stride` apart, are loaded so. few: several at a time."""
-    if few and stride > MAX_APART.get(size, 0):
+MIN_IN_PIECES, MAX_IN_PIECES = {1: 9, 2: 9, 4: 6, 8: 3}, 20
+"""The same where one instruction picks elements of two registers: nearer ones are loaded with all between them if they may be
+(`gathers.are_few_apart`), and others by gathers."""
+
+
+def are_in_pieces(module: Module, size: int, stride: int, few: bool = False, otherwise: bool = False) -> bool:
+    """Whether elements of `size` bytes, `stride` apart, are loaded so.
+
+    few: several at a time. otherwise: where they are not loaded with all between them.
+    """
+    if stride < 2 or size not in MAX_APART or "avx2" not in module.features or (few and stride > MAX_APART[size]):
         return False
-    return stride >= 2 and size in MAX_APART and "avx2" in module.features and "avx512f" not in module.features
+    if "avx512f" not in module.features:
+        return True
+    return (2 if otherwise else MIN_IN_PIECES[size]) <= stride <= MAX_IN_PIECES
 
 
 def load_in_pieces(f: Function, pointer: V, mask: V | None, type_: str, stride: int, align: int) -> V:
@@ -56,14 +66,12 @@ def load_in_pieces(f: Function, pointer: V, mask: V | None, type_: str, stride: 
 def _loaded(f: Function, pointer: V, type_: str, stride: int, align: int) -> V:
     item, n = element(type_), lanes(type_)
     size = bits(item) // 8
+    each = min(n, LANE // size)
     if stride > MAX_APART[size]:
-        found = zero(type_)
-        for lane in range(n):
-            found = f.insert(found, f.load(item, f.gep(pointer, lane * stride, item), align), lane)
-        return found
+        groups = [f.gep(pointer, at * stride, item) for at in range(0, n, each)]
+        return f.concatenated([_one_by_one(f, group, item, each, stride, align) for group in groups])
     if stride == 2 and item in ("i8", "i16") and n * size >= LANE:
         return _of_pairs(f, pointer, type_, align)
-    each = min(n, LANE // size)
     last = (stride - 1) * (each - 1)  # from where a piece ends at the last element
     starts = [min(number * each, last) for number in range(stride - 1)] + [last]
     pieces = [
@@ -78,6 +86,13 @@ def _loaded(f: Function, pointer: V, type_: str, stride: int, align: int) -> V:
         number = min(position // each, stride - 1)
         wanted.append((number, lane // each * each + position - starts[number]))
     return picked(f, pieces, wanted)
+
+
+def _one_by_one(f: Function, pointer: V, item: str, n: int, stride: int, align: int) -> V:
+    found = zero(vector(item, n))
+    for lane in range(n):
+        found = f.insert(found, f.load(item, f.gep(pointer, lane * stride, item), align), lane)
+    return found
 
 
 def _of_pairs(f: Function, pointer: V, type_: str, align: int) -> V:

@@ -287,7 +287,7 @@ def _is_reversed(ev: Evaluator, source: Pointers, together: _Together, dim: int)
     (`loops/short_rows.py`)."""
     bytes_ = together.elements * memory_size(source.pointee)
     reverses = together.elements > 1 and stride_of(source, dim) == -together.elements
-    return reverses and bytes_ <= ReversedCopy.MAX_BYTES and ev.target.has_short_vectors and ev.target.has("ssse3")
+    return reverses and bytes_ <= ReversedCopy.MAX_BYTES and ev.target.has("ssse3")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from ..loops.vector_loop import vector_loop
 from ..nodes import Map, Node, Stored
 from .combine import Combine
 
-_INSTRUCTIONS = {16: "llvm.x86.sse2.psad.bw", 32: "llvm.x86.avx2.psad.bw"}
-"""The instruction for a register of so many bytes. AVX-512 counts its masks, which nobody has measured against this."""
+_INSTRUCTIONS = {16: "llvm.x86.sse2.psad.bw", 32: "llvm.x86.avx2.psad.bw", 64: "llvm.x86.avx512.psad.bw.512"}
+"""The instruction for a register of so many bytes."""
 MIN_LANES = 8
 """The fewest lanes of a register whose outcomes are packed."""
 _MAX_REGISTERS = 4

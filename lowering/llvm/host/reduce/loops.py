@@ -57,9 +57,9 @@ def reduce(
         return pairs
     columns = extremes_within(operands, axis, combine)
     far = 0
-    if columns is not None and nests.ev.target.has_short_vectors:
+    if columns is not None and nests.ev.target.is_x86:
         far = FAR_BYTES if columns.sources[0].elem == "i8" else FAR
-    if columns is not None and not (far and _is_read_along_rows(nests, operands, axis, [*columns.bounds, *wanted], far)):
+    if columns is not None and not _is_read_along_rows(nests, operands, axis, [*columns.bounds, *wanted], far):
         found = reduce_positions(nests, operands, axis, combine, wanted)
         if found is not None:
             return found
