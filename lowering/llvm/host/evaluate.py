@@ -42,7 +42,7 @@ from .masks.known_conditions import always, never
 from .masks.lane_masks import compared_lanes, lane_mask, only_first_lane
 from .memory.filled_rows import filled_row, masked_row
 from .memory.gathers import are_few_apart, gather, load_apart, load_first
-from .memory.short_strides import are_in_pieces, load_in_pieces
+from .memory.short_strides import MAX_IN_PIECES, are_in_pieces, load_in_pieces
 from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from .scalars import ZERO, Scalars, is_constant, wrapped
 from .scratch.memory import Scratch, read_elements, write_elements
@@ -238,9 +238,8 @@ class Evaluator:
                 return d
         return None
 
-    def _row_or_other(
-        self, node: Load, coordinates: Coordinates, dim: int, conditions: Sequence[V]
-    ) -> tuple[V | None, list[V]]:
+    def _row_or_other(self, node: Load, coordinates: Coordinates, dim: int, conditions: Sequence[V],
+                      step: int = 1) -> tuple[V | None, list[V]]:  # fmt: skip
         """Returns the address of a row, or where conditions on all of it do not hold, of another one, and what is left of the
         conditions: those on lanes, if the other row holds the load's `other`. None if there is no such condition or row.
 
@@ -248,10 +247,10 @@ class Evaluator:
         cycles for although no lane is read.
         """
         whole = [condition for condition in conditions if lanes(condition.type) == 1]
-        filled = filled_row(self.f, node, dim) if whole else None
+        filled = filled_row(self.f, node, dim, step) if whole else None
         left = list(conditions) if filled is None else [each for each in conditions if lanes(each.type) > 1]
         if whole and filled is None:
-            filled = masked_row(self.f, node, dim)
+            filled = masked_row(self.f, node, dim, step)
         if filled is None:
             return None, left
         row = self.row_pointer(node.pointers, coordinates, dim)
@@ -354,11 +353,8 @@ class Evaluator:
             pointer = self.pointer_at(pointers, coordinates, dim, row)
             if run == -1:
                 pointer = self.f.gep(pointer, -(n - 1), el)
-                guard = (
-                    None
-                    if guard is None
-                    else self.f.shuffle(guard := self.f.splat(guard, n), guard, range(n - 1, -1, -1))
-                )
+                on = None if guard is None else self.f.splat(guard, n)
+                guard = None if on is None else self.f.shuffle(on, on, range(n - 1, -1, -1))
             if guard is None:
                 if dim is not None and run == 1 and row is None and id(node) in self.prefetching:
                     following = self.f.gep(pointer, self._to_next_row(node, dim), el)
@@ -373,23 +369,33 @@ class Evaluator:
                 raw = self.f.shuffle(raw, raw, range(n - 1, -1, -1))
                 guard = None if guard is None else self.f.shuffle(guard, guard, range(n - 1, -1, -1))
         else:
-            near = None if dim is None else self._load_strided(node, coordinates, dim, guard, tail, type_, run)
-            raw = self._gather(pointers, coordinates, guard, n, tail) if near is None else near
+            near = None if dim is None else self._load_strided(node, coordinates, dim, conditions, tail, type_, run)
+            if near is not None:
+                raw, guard = near
+            else:
+                raw = self._gather(pointers, coordinates, guard, n, tail)
         return self._fill(from_memory(self.f, raw, node.elem), guard, node, coordinates, tail)
 
     def _load_strided(
-        self, node: Load, coordinates: Coordinates, dim: int, guard: V | None, tail: V | None, type_: str, step: int
-    ) -> V | None:
-        """Returns elements that lie a few apart, loaded with those between them or in pieces; None where they are gathered."""
+        self, node: Load, coordinates: Coordinates, dim: int, conditions: Sequence[V], tail: V | None, type_: str, step: int
+    ) -> tuple[V, V | None] | None:
+        """Returns elements that lie a few apart, loaded with those between them or in pieces, and where they are those of the
+        block; None where they are gathered."""
         module, n = self.f.module, lanes(type_)
         size, align = memory_size(node.pointers.pointee), alignment_of(node.pointers)
+        if not 1 < step <= MAX_IN_PIECES:
+            return None
+        row, conditions = self._row_or_other(node, coordinates, dim, conditions, step)
+        guard = self.all_of(conditions)
+        if tail is not None and lanes(tail.type) == n:
+            guard = tail if guard is None else self.f.binary("and", self.f.splat(guard, n), tail)
         may_be_pieces = guard is None or node.shape[dim] > n or self.target.picks_lanes
         few_apart = are_few_apart(module, size, step, [guard, tail], along(coordinates, dim).at)
         if may_be_pieces and are_in_pieces(module, size, step, otherwise=not few_apart):
             on = None if guard is None else self.f.splat(guard, n)
-            return load_in_pieces(self.f, self.pointer_at(node.pointers, coordinates, dim), on, type_, step, align)
+            return load_in_pieces(self.f, self.pointer_at(node.pointers, coordinates, dim, row), on, type_, step, align), guard
         if few_apart:
-            return load_apart(self.f, self.pointer_at(node.pointers, coordinates, dim), guard, type_, step, align)
+            return load_apart(self.f, self.pointer_at(node.pointers, coordinates, dim, row), guard, type_, step, align), guard
         return None
 
     def _to_next_row(self, node: Load, dim: int) -> V:
@@ -411,9 +417,7 @@ class Evaluator:
         fill = self.f.splat(other, n)
         if is_zero(fill):
             return value
-        return self.f.select(
-            guard if lanes(guard.type) == n else self.f.splat(guard, n), self.f.splat(value, n), fill
-        )
+        return self.f.select(guard if lanes(guard.type) == n else self.f.splat(guard, n), self.f.splat(value, n), fill)
 
     def _load_scalar(
         self, pointers: Pointers, coordinates: Coordinates, guard: V | None, el: str, align: int

@@ -2,7 +2,7 @@
 
 A single row times a matrix that lies row by row: a panel reads 64 columns of each row, a quarter of a KiB in every page, at
 half the rate of memory. Here eight rows are added at a time to all columns of the result, which stay in the first-level cache,
-and the eight rows below are fetched there. Each result is the same chain of fused steps along k.
+and the eight rows below are fetched into the second-level one. Each result is the same chain of fused steps along k.
 
 Rows times few columns: a panel broadcasts every element of the rows for few products, and most lanes of those are wasted. Here
 lanes lie along k, and each vector of a row is multiplied with one of every column. The sums of all lanes are added up at the
@@ -91,7 +91,7 @@ class SingleRow:
             for factor, row in zip(factors, rows, strict=True):
                 here = f.gep(row, column, self.element)
                 if mask is None:
-                    f.prefetch(f.gep(here, prefetch, self.element), locality=3 if self.line == 1 else 2)
+                    f.prefetch(f.gep(here, prefetch, self.element), locality=2)
                 for v in range(vectors):
                     there = f.gep(here, v * self.n, self.element)
                     part = f.load(type_, there, size) if mask is None else f.masked_load(type_, there, mask, zero(type_), size)

@@ -26,12 +26,14 @@ def zeros(f: Function, size: int) -> V:
     return _constant(f, f"jn_zeros_{size}", f"[{size} x i8] zeroinitializer")
 
 
-def filled_row(f: Function, node: Load, dim: int) -> V | None:
+def filled_row(f: Function, node: Load, dim: int, step: int = 1) -> V | None:
     """Returns the address of a row as long as the block along `dim` that holds the block's `other`; None where there is none.
+
+    step: the elements from one of a row to the next.
 
     `other` must be a constant that memory holds as registers do.
     """
-    element, count = memory_element(node.pointers.pointee), node.shape[dim]
+    element, count = memory_element(node.pointers.pointee), node.shape[dim] * step
     size = count * memory_size(node.pointers.pointee)
     if node.other is None or (isinstance(node.other, Splat) and is_zero(node.other.value)):
         return zeros(f, size) if size <= _MAX_ZEROS else None
@@ -45,9 +47,9 @@ def filled_row(f: Function, node: Load, dim: int) -> V | None:
     return _constant(f, name, f"[{count} x {element}] [{', '.join([text] * count)}]")
 
 
-def masked_row(f: Function, node: Load, dim: int) -> V | None:
+def masked_row(f: Function, node: Load, dim: int, step: int = 1) -> V | None:
     """Returns the address of a row as long as the block along `dim`, of which no lane is read; None where that is too long."""
-    size = node.shape[dim] * memory_size(node.pointers.pointee)
+    size = node.shape[dim] * step * memory_size(node.pointers.pointee)
     return zeros(f, size) if size <= _MAX_ZEROS else None
 
 

@@ -376,7 +376,8 @@ def _reduce_outer(
     again = [] if in_place or extremes else nests.reused_values(sources, shape)
     saved = [(node, ev.scratch(node.shape, node.elem)) for node in again]
     is_cut_short = rest is not None and not rest.is_neutral and not rest.is_zero  # what is beyond counts, too
-    is_alone = not in_place and not extremes and not is_cut_short and not (static and steps <= ROWS)
+    are_few = is_constant(count) and integer(count) <= ROWS
+    is_alone = not in_place and not extremes and not is_cut_short and not are_few
     if is_alone and starts is not None and fills is not None and are_groups_better(sources, shape[inner], n):
         as_tree = steps if static else None
         reduce_in_groups(nests, sources, axis, inner, combine, bounds, starts, fills, memories, saved, n, as_tree)
