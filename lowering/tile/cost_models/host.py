@@ -188,7 +188,7 @@ def _least_streaming(nest: Nest, copied: TransposedCopy, limits: HostLimits) -> 
     """Returns the traffic from which on transposed copies bypass the caches: if every line of the result is read before it is
     written, they take more than twice as long. Short vectors that take few columns apart write a part of a line of each in
     turn, which takes two to five times as long past the caches where these hold the result."""
-    is_short = limits.vector_bytes <= SHORT_VECTOR and is_whole(nest.axes[copied.partner].extent, TAKEN_APART)
+    is_short = is_whole(nest.axes[copied.partner].extent, TAKEN_APART)
     return limits.l3_bytes * 3 // 4 if is_short and copied.together == 1 else limits.l3_bytes // 8
 
 

@@ -23,7 +23,7 @@ def gather(f: Function, addresses: V, mask: V | None, type_: str, align: int, ra
     rarely: the code is seldom reached; where it would be long, which is so without instructions, it is a call.
     """
     n = lanes(type_)
-    if rarely and not _has_instructions(f.module, type_):
+    if rarely and not has_instructions(f.module, type_):
         name = _function(f.module, type_, align)
         if mask is not None:
             nothing = f.alloca("i64", 1, 8)
@@ -90,7 +90,7 @@ def store_apart(f: Function, value: V, pointer: V, mask: V | None, stride: int, 
     f.masked_store(wide, pointer, _spread(f, mask, n, stride), align)
 
 
-def _has_instructions(module: Module, type_: str) -> bool:
+def has_instructions(module: Module, type_: str) -> bool:
     """Whether LLVM uses gather instructions: x86's take 4 and 8 bytes, and those before AVX-512 are slow."""
     return "avx512f" in module.features and bits(element(type_)) in (32, 64)
 

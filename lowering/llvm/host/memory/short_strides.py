@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from ...ir import Function
 from ...masks.accesses import gather_lanes, known_lanes
 from ...module import Module
-from ...values import V, bits, const, element, i64, lanes, vector, zero
+from ...values import V, bits, const, element, i64, int_vector, lanes, vector, zero
+from .gathers import gather, has_instructions
 
 LANE = 16
 """Bytes within which shuffles are cheap."""
@@ -48,7 +49,7 @@ def load_in_pieces(f: Function, pointer: V, mask: V | None, type_: str, stride: 
         return zero(type_)
     if known is not None and not all(known):
         assert mask is not None
-        return gather_lanes(f, type_, pointer, i64(stride), mask)
+        return _gathered(f, type_, pointer, stride, mask, align)
     if mask is None or known is not None:
         return _loaded(f, pointer, type_, stride, align)
     whole, part, done = f.label("whole"), f.label("part"), f.label("loaded")
@@ -57,10 +58,20 @@ def load_in_pieces(f: Function, pointer: V, mask: V | None, type_: str, stride: 
     together = _loaded(f, pointer, type_, stride, align)
     f.branch(done)
     f.start(part)
-    apart = gather_lanes(f, type_, pointer, i64(stride), mask)
+    apart = _gathered(f, type_, pointer, stride, mask, align)
     f.branch(done)
     f.start(done)
     return f.phi(type_, [(together, whole), (apart, part)])
+
+
+def _gathered(f: Function, type_: str, pointer: V, stride: int, mask: V, align: int) -> V:
+    """Emits the loads of the lanes of a mask, by one instruction where there is one."""
+    if not has_instructions(f.module, type_):
+        return gather_lanes(f, type_, pointer, i64(stride), mask)
+    n, item = lanes(type_), element(type_)
+    steps = int_vector(range(0, n * stride, stride), "i64")
+    addresses = f"getelementptr {item}, ptr {pointer.operand()}, {steps.type} {steps.operand()}"
+    return gather(f, f.pure(addresses, vector("ptr", n)), mask, type_, align)
 
 
 def _loaded(f: Function, pointer: V, type_: str, stride: int, align: int) -> V:

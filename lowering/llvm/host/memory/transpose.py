@@ -34,6 +34,8 @@ from .transposed_copy import (
 
 LONG_COLUMN = 4 * CACHE_LINE
 """Bytes of a column from which on tiles have a cache line of it."""
+FEW_SHORT = {1: 12, 2: 9}
+"""The most columns of short elements that are taken apart where registers have masks."""
 FEWEST_LANES = 4
 """The fewest rows and columns of a block that is worth transposing instead of gathering."""
 
@@ -187,14 +189,18 @@ def copy_transposed(
         apart = past and s.multiple(ld) * align % line == 0
         function: TransposedCopy | TransposedLines | Deinterleaving | Interleaving
         in_vectors = apart or not streaming or size < 4  # shuffles of small elements save more than whole lines do
-        if is_full and in_vectors and (few := _few_without_gaps(columns, stride, together.elements)) is not None:
+        most = FEW if size > 2 else FEW_SHORT[size] if masked else LANE - 1  # what fills no piece is copied one by one
+        if is_full and in_vectors and (few := _few_without_gaps(columns, stride, together.elements, most)) is not None:
             function = Deinterleaving(size, align, width, few, apart)
         elif is_full and (few := _few_without_gaps(rows, ld, together.elements)) is not None:
             function = Interleaving(size, align, width, few, past)
         elif streaming and is_full and not apart and value.shape[r] * size >= 4 * CACHE_LINE:
-            function = TransposedLines(size, align, width, masked)
+            half = min(width, CACHE_LINE // 2)  # vectors of a line wait for two that were stored in scratch just before
+            function = TransposedLines(size, align, half, masked)
         else:
             width = max(LANE, min(width, value.shape[r] * (1 << (size - 1).bit_length())))
+            if width == CACHE_LINE and s.multiple(ld) * align % CACHE_LINE:
+                width = CACHE_LINE // 2  # stores that lie across lines take longer than two that are a half each
             in_lines = width * 2 == CACHE_LINE and (apart or value.shape[r] * size >= LONG_COLUMN)
             function = TransposedCopy(size, align, width, masked, apart and width == ev.target.vector_bytes, in_lines)
         bytes_ = s.constant(align)
@@ -202,11 +208,11 @@ def copy_transposed(
     return True
 
 
-def _few_without_gaps(extent: V, stride: V, together: int) -> int | None:
+def _few_without_gaps(extent: V, stride: V, together: int, most: int = FEW) -> int | None:
     """Returns the extent, if it is a few times `together` elements that lie side by side without gaps."""
     if not is_constant(extent) or not is_constant(stride):
         return None
-    return extent.number if extent.number * together == stride.number and 1 < extent.number <= FEW else None
+    return extent.number if extent.number * together == stride.number and 1 < extent.number <= most else None
 
 
 class _Together(NamedTuple):
