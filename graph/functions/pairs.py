@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from ...promotion.dtype import DType, float32, float64
+from ...promotion.dtype import DType, float32, float64, int32
 from ..construction import primitives
 from ..graph import graph_of
 from ..protocols import TensorLike
@@ -14,6 +14,8 @@ from ..symbol import Symbol
 from .building import apply, as_floats
 
 _PI = Fraction(31415926535897932384626433832795028841971693993751, 10**49)
+_INFINITY, _MIN_POWER, _MAX_POWER, _POWERS = 0x7F800000, 0x00800000, 0x7E800000, 0x7F000000
+"""Bits of float32: of infinity, 2⁻¹²⁶ and 2¹²⁶, and the sum of those of a power of two and of its reciprocal."""
 _Pair = Callable[[Symbol, Symbol], Symbol]
 
 
@@ -51,9 +53,10 @@ def _in_float(op: str, first: TensorLike, second: TensorLike, function: _Pair) -
 
 def _hypot(x: Symbol, y: Symbol) -> Symbol:
     a, b = apply("abs", x), apply("abs", y)
-    infinite = (a == math.inf) | (b == math.inf)
     if x.dtype is not float64:
-        return apply("where", infinite, math.inf, primitives.cast(_length(a, b), x.dtype))
+        a, b = (primitives.cast(side, float32) for side in (a, b))
+        return primitives.cast(_length(a, b), x.dtype)
+    infinite = (a == math.inf) | (b == math.inf)
     large, small = apply("maximum", a, b), apply("minimum", a, b)
     plain = (large == 0.0) | infinite
     ratio = small / apply("where", plain, 1.0, large)
@@ -62,15 +65,19 @@ def _hypot(x: Symbol, y: Symbol) -> Symbol:
 
 
 def _length(a: Symbol, b: Symbol) -> Symbol:
-    """Compute √(a² + b²) in float32 of numbers without a sign, times a power of two where squares leave its range."""
-    a, b = (primitives.cast(side, float32) for side in (a, b))
-    large = apply("where", a > b, a, b)  # any scale will do beside NaN
-    is_large, is_small = large > 2.0**60, large < 2.0**-60
-    one = a.graph.scalar(1.0, float32)
-    scale = apply("where", is_large, 2.0**-70, apply("where", is_small, 2.0**100, one))
-    unit = apply("where", is_large, 2.0**70, apply("where", is_small, 2.0**-100, one))
+    """Compute √(a² + b²) in float32 of numbers without a sign, in units of the power of two of the larger one: no square leaves
+    the range of float32 so, and both products with powers of two are exact.
+
+    Bits of numbers without a sign are in their order; those of NaN are above those of infinity.
+    """
+    bits = [primitives.bitcast(side, int32) for side in (a, b)]
+    power = apply("bitwise_and", apply("maximum", *bits), _INFINITY)
+    power = apply("minimum", apply("maximum", power, _MIN_POWER), _MAX_POWER)
+    unit = primitives.bitcast(power, float32)
+    scale = primitives.bitcast(_POWERS - power, float32)
     a, b = a * scale, b * scale
-    return apply("sqrt", a * a + b * b) * unit
+    length = apply("sqrt", a * a + b * b) * unit
+    return apply("where", apply("minimum", *bits) == _INFINITY, math.inf, length)
 
 
 def _atan2(y: Symbol, x: Symbol) -> Symbol:

@@ -88,6 +88,7 @@ class Function:
         self._counter = 0
         self.subprogram: Subprogram | None = None
         self.halves_in_registers = False  # see `halves.py`
+        self.divides_beside = False  # whether other work goes on beside the only division or root of a loop
         self.location = ""  # debug location that is appended to the text of instructions
 
     # -- plumbing ---------------------------------------------------------

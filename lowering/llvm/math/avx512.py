@@ -73,7 +73,8 @@ _ROOT_RANGE = {"float": (0x0D800000, 0x7F800000), "double": (0x0780000000000000,
 
 def square_root(lane: Lanes, x: V) -> V:
     """Computes √x, rounded correctly, by the shortest way that the target has."""
-    return by_register(lane, _sqrt, x) if serves(lane) and lane.n * lane.width >= 512 else lane.sqrt(x)
+    is_estimated = serves(lane) and lane.n * lane.width >= 512 and not lane.fn.divides_beside
+    return by_register(lane, _sqrt, x) if is_estimated else lane.sqrt(x)
 
 
 def _sqrt(lane: Lanes, x: V) -> V:

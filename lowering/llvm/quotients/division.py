@@ -94,7 +94,7 @@ def divide(
     """
     n = lanes(a.type)
     is_short = "avx2" in f.module.features and "avx512f" not in f.module.features
-    if n == 1 or lanes(b.type) > 1 or (is_short and not bounded and not coarse):
+    if n == 1 or lanes(b.type) > 1 or ((is_short or f.divides_beside) and not bounded and not coarse):
         return f.binary("fdiv", a, f.splat(b, n))
     divisor, factor, opposite, least = invariants(f, b, y, n)
     whole = with_element(a.type, "i32")

@@ -46,6 +46,7 @@ from .coordinates import (
     reads_memory,
     stride_of,
 )
+from .dividers import divides, has_room
 from .flat import Flattener, flat_memory, is_deep
 from .interleaved import interleaved
 from .invariants import spread
@@ -54,7 +55,7 @@ from .nontemporal_stores import lies_along, reads_scratch, to_line
 from .short_rows import row_dims, short_rows
 from .unroll_and_jam import jammed
 from .vector_loop import vector_loop
-from .widths import are_chains, compares_positions, constants, divides, is_spread, may_be_cut, packed, work
+from .widths import are_chains, compares_positions, constants, is_spread, may_be_cut, packed, work
 
 _FREE = frozenset({"tt.bitcast", "arith.bitcast"})
 _LONG_ROW = 16 * CACHE_LINE
@@ -126,7 +127,7 @@ class LoopNests:
         The hardware alone does not overlap the arithmetic of a row with its memory traffic, but for some processors in one pass
         over rows. What is below a spilled value is not read again.
         """
-        self.ev.prefetching = set()
+        self.ev.prefetching, self.ev.f.divides_beside = set(), has_room(self.ev, nodes)
         stack = [(node, False, False) for node in nodes]
         below = {id(node) for node in spilled}
         seen: set[tuple[int, bool, bool]] = set()
@@ -302,8 +303,7 @@ class LoopNests:
         `start`: returns where along the vector dimension, which is missing in the coordinates, whole vectors begin.
         beyond: the last vector may reach beyond the bounds.
         whole: vectors without masks are worth code of their own, however long it is.
-        into: the scratch that the effect writes.
-        stored: the bytes of an element that it stores, if it does.
+        into: the scratch that the effect writes. stored: the bytes of an element that it stores, if it does.
         """
         ev = self.ev
         self.materialize_operands(nodes)

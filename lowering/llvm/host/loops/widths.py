@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ...quotients.division import DIVIDE
 from ..evaluate import Evaluator
 from ..nodes import Affine, Load, Map, Node, Splat, View, cost
 from .coordinates import reads_memory
@@ -71,22 +70,6 @@ def packed(ev: Evaluator, nodes: Sequence[Node], lanes: int, stored: int) -> int
     if not stored or not ev.target.has_short_vectors or work(nodes) > PACKED_WORK:
         return 1
     return min(MAX_PACKED, max(1, ev.target.vector_bytes // (stored * lanes)))
-
-
-def divides(ev: Evaluator, nodes: Sequence[Node]) -> bool:
-    """Returns whether values that are not in scratch yet are divided by one number."""
-    stack, seen = list(nodes), set[int]()
-    while stack:
-        node = stack.pop()
-        if id(node) not in seen and id(node) not in ev.replacement:
-            seen.add(id(node))
-            if isinstance(node, Map):
-                if node.op == DIVIDE:
-                    return True
-                stack.extend(node.operands)
-            elif isinstance(node, View):
-                stack.append(node.source)
-    return False
 
 
 def constants(nodes: Sequence[Node]) -> int:

@@ -111,3 +111,19 @@ def test_rows_of_padding_are_not_read_where_there_is_no_memory(value):
     model = jn.compile(graph, device="cpu", cache=False, threads=1)
     np.testing.assert_array_equal(model(x), np.pad(x, ((20, 1), (1, 0)), constant_values=value))
     assert "jn_zeros_32768" in model.kernels[0].llvm_ir
+
+
+@pytest.mark.parametrize("target", [None, "x86-64-v3"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "uint8"])
+def test_elements_a_few_apart(dtype: str, target: str | None) -> None:
+    """Rows of every so many elements of an image with a border; rows outside are read elsewhere, before the first one, too."""
+    x = np.random.default_rng(1).integers(1, 100, (6, 7, 120)).astype(dtype)
+    for value in (0, 7):
+        padded = np.pad(x, ((2, 1), (1, 2), (0, 0)), constant_values=value)
+        for step in (2, 3, 4, 5, 6, 8, 10, 12, 20):
+            graph = jn.Graph("g", [jn.TensorType(dtype, x.shape, "x")])
+            around = jn.pad(graph.inputs[0], ((2, 1), (1, 2), (0, 0)), value=value)
+            graph.output(around[:, :, ::step], jn.permute(jn.reshape(around, (9, 10, 120 // step, step)), (0, 1, 3, 2)))
+            every, apart = jn.compile(graph, device="cpu", threads=1, target=target)(x)
+            np.testing.assert_array_equal(every, padded[:, :, ::step])
+            np.testing.assert_array_equal(apart, padded.reshape(9, 10, 120 // step, step).transpose(0, 1, 3, 2))

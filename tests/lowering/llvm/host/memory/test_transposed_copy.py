@@ -220,3 +220,14 @@ def test_every_bit_of_a_float_stays() -> None:
 def test_another_shape_is_refused() -> None:
     with pytest.raises(UserError):
         permuted((3, 2), (1, 0), "float32")(np.zeros((2, 3), np.float32))
+
+
+@pytest.mark.parametrize("target", [None, "x86-64-v3"])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+def test_few_columns_of_many_rows(dtype: str, target: str | None) -> None:
+    for columns in (2, 3, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17):
+        for rows in (1, 31, 64, 1000, 4099):
+            x = np.random.default_rng(columns).integers(0, 100, (rows, columns)).astype(dtype)
+            graph = jn.Graph("g", [jn.TensorType(dtype, x.shape, "x")])
+            graph.output(jn.permute(graph.inputs[0], (1, 0)))
+            np.testing.assert_array_equal(jn.compile(graph, device="cpu", threads=1, target=target)(x), x.T)
