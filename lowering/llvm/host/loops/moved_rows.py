@@ -26,8 +26,8 @@ from .short_rows import NotReadError, by_column
 
 PIECE = 16
 """Bytes of which one instruction moves each anywhere."""
-LONGEST = 8
-"""Most bytes of a row: a piece has two."""
+LONGEST = 16
+"""Most bytes of a row."""
 UNROLL = 4
 """Pieces of an iteration."""
 Outer = Callable[[ExitStack, tuple[int, ...], Sequence[int], Sequence[Bound], Sequence[Node]], list[Coordinate | None]]
@@ -134,7 +134,7 @@ def _rows(ev: Evaluator, target: Pointers, value: Node, bounds: Sequence[Bound])
         values = tuple([read.constants.get(number, 0) for number in range(count)])
         found = _Rows(long[-1], tuple(inner), columns, values, read.step, size)
         is_plain = columns == tuple(range(count)) and read.step == count
-        fits = found.reach * size <= PIECE and read.step * size <= PIECE and found.together > 1
+        fits = found.reach * size <= PIECE and read.step * size <= PIECE and found.together > 0
         return (found, read.source) if fits and not is_plain else None
     return None
 

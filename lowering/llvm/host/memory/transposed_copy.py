@@ -356,7 +356,7 @@ class ReversedCopy:
 
     size: int
     align: int
-    MAX_BYTES: ClassVar = LANE // 2
+    MAX_BYTES: ClassVar = LANE
 
     @property
     def name(self) -> str:

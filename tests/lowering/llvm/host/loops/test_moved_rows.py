@@ -40,11 +40,15 @@ MOVES: dict[str, tuple[Pixels, Callable[[np.ndarray], np.ndarray]]] = {
     ),
     "reversed rows of a part": (lambda x: jn.flip(x[1:], 1), lambda x: x[1:, ::-1]),
     "reversed both ways": (lambda x: jn.flip(x, (0, 1)), lambda x: x[::-1, ::-1]),
+    "rows reversed": (lambda x: jn.flip(x, 0), lambda x: x[::-1]),
     "every second row": (lambda x: jn.flip(x[::2], 1), lambda x: x[::2, ::-1]),
     "pairs": (lambda x: jn.reshape(jn.flip(x, 1), (-1,)), lambda x: x[:, ::-1].reshape(-1)),
 }
 
 
+NEIGHBOURS = (
+    "reversed", "the first two", "the last two", "rolled", "ends exchanged", "ones behind", "rows reversed", "reversed both ways",
+)  # fmt: skip
 TARGETS = [None, pytest.param("x86-64-v3", marks=pytest.mark.skipif(not host_target().has("avx2"), reason="needs AVX2"))]
 """Rows are moved so where vectors are short: this processor's own code may have no such row."""
 
@@ -111,14 +115,14 @@ def test_they_are_moved_so_where_vectors_are_short(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("at_end", [False, True])
-@pytest.mark.parametrize("dtype", ["uint8", "int16"])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
 def test_nothing_beside_an_image_is_read_or_written(dtype: str, at_end: bool, target: str | None) -> None:
     """Before the first pixel of an image and behind its last one lie pages that no program may touch."""
     fence = Fence(at_end=at_end)
     for rows in (1, 2, 5, 6, 17, 257):
         for columns in (3, 4):
             x = fence.copy(np.random.default_rng(rows).integers(0, 100, (rows, columns)).astype(dtype), 2)
-            for name in ("reversed", "the first two", "the last two", "rolled", "ends exchanged", "ones behind"):
+            for name in NEIGHBOURS:
                 ours, theirs = MOVES[name]
                 graph = jn.Graph("g", inputs=[jn.TensorType(dtype, x.shape, "x")])
                 graph.output(ours(graph.inputs[0]))
