@@ -47,7 +47,8 @@ MOVES: dict[str, tuple[Pixels, Callable[[np.ndarray], np.ndarray]]] = {
 
 
 NEIGHBOURS = (
-    "reversed", "the first two", "the last two", "rolled", "ends exchanged", "ones behind", "rows reversed", "reversed both ways",
+    "reversed", "the first two", "the last two", "rolled", "ends exchanged", "ones behind", "rows reversed",
+    "reversed both ways",
 )  # fmt: skip
 TARGETS = [None, pytest.param("x86-64-v3", marks=pytest.mark.skipif(not host_target().has("avx2"), reason="needs AVX2"))]
 """Rows are moved so where vectors are short: this processor's own code may have no such row."""
