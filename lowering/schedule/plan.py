@@ -27,8 +27,9 @@ from .traffic import bytes_read, bytes_written, flops, fused_names
 from .views import storage_root
 
 MAX_ATTEMPTS = 200
-MAX_REPEATED_ATTEMPTS = 2
-"""Attempts that only store what the last one would compute again and again."""
+MAX_REPEATED_ATTEMPTS, MAX_PASS_ATTEMPTS = 2, 16
+"""Attempts that only store what the last one would compute again and again, and those that only cut kernels after their first
+pass: each cuts one more of the passes of a chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +136,8 @@ def schedule(graph: Graph, apart: Collection[int] = (), stores_repeated: bool = 
     repeated: set[int] = set()
     in_pass: set[int] = set()
     cut: set[int] = set()
-    left = MAX_REPEATED_ATTEMPTS if stores_repeated else 0
-    for _ in range(MAX_ATTEMPTS + left):
+    left, passes_left = (MAX_REPEATED_ATTEMPTS, MAX_PASS_ATTEMPTS) if stores_repeated else (0, 0)
+    for _ in range(MAX_ATTEMPTS + left + passes_left):
         grouping = Grouping(symbols, outputs, forced, refused, repeated, in_pass, cut)
         grouping.run()
         broken = [
@@ -148,15 +149,11 @@ def schedule(graph: Graph, apart: Collection[int] = (), stores_repeated: bool = 
         bound = assign_storage(grouping)
         try:
             plan = _assemble(graph, grouping, bound)
-            if left:
-                stored, alone, reductions = in_one_pass(grouping)
-                found = (grouping.found_repeated, stored, alone | turned_joins(grouping), reductions)
-                known = (repeated, in_pass, forced, cut)
-                if any(not new <= old for new, old in zip(found, known, strict=True)):
-                    for new, old in zip(found, known, strict=True):
-                        old |= new
-                    left -= 1
-                    continue
+            is_repeated = left > 0 and _is_new((grouping.found_repeated, turned_joins(grouping)), (repeated, forced))
+            is_cut = passes_left > 0 and _is_new(in_one_pass(grouping), (in_pass, forced, cut))
+            if is_repeated or is_cut:
+                left, passes_left = left - is_repeated, passes_left - is_cut
+                continue
             while (unread := _unread(plan)) and _forget_stores(grouping, unread):
                 plan = _assemble(graph, grouping, bound)
             return plan
@@ -174,6 +171,14 @@ def schedule(graph: Graph, apart: Collection[int] = (), stores_repeated: bool = 
         except MisfitError as misfit:
             _break_up(grouping, misfit, forced, refused)
     raise InternalError(f"schedule: no plan for graph {graph.name!r} after {MAX_ATTEMPTS} attempts")
+
+
+def _is_new(found: Sequence[set[int]], known: Sequence[set[int]]) -> bool:
+    """Adds what was found to what is known; returns whether any of it is new."""
+    is_new = any(not some <= others for some, others in zip(found, known, strict=True))
+    for some, others in zip(found, known, strict=True):
+        others |= some
+    return is_new
 
 
 def _shared_borders(symbols: Sequence[Symbol]) -> set[int]:

@@ -379,13 +379,13 @@ class Evaluator:
     def _load_strided(
         self, node: Load, coordinates: Coordinates, dim: int, conditions: Sequence[V], tail: V | None, type_: str, step: int
     ) -> tuple[V, V | None] | None:
-        """Returns elements that lie a few apart, loaded with those between them or in pieces, and where they are those of the
-        block; None where they are gathered."""
+        """Returns elements a few apart, with those between or in pieces, and which are the block's; None for a gather."""
         module, n = self.f.module, lanes(type_)
         size, align = memory_size(node.pointers.pointee), alignment_of(node.pointers)
-        if not 1 < step <= MAX_IN_PIECES:
+        if step < 2:
             return None
-        row, conditions = self._row_or_other(node, coordinates, dim, conditions, step)
+        other = step <= MAX_IN_PIECES
+        row, conditions = self._row_or_other(node, coordinates, dim, conditions, step) if other else (None, conditions)
         guard = self.all_of(conditions)
         if tail is not None and lanes(tail.type) == n:
             guard = tail if guard is None else self.f.binary("and", self.f.splat(guard, n), tail)

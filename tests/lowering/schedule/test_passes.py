@@ -99,6 +99,23 @@ def test_sizes_that_runs_decide() -> None:
     assert model(drawn((0, 4))).shape == (0, 4)
 
 
+@pytest.mark.parametrize("count", [2, 8, 20])
+def test_chains_of_passes_take_a_kernel_each(count: int) -> None:
+    """Not one that computes all of those before it in each of its passes."""
+    x = drawn((100, 40))
+
+    def chain(x: Any) -> Any:
+        lib: Any = jn if isinstance(x, jn.Symbol) else np
+        for _ in range(count):
+            y = lib.tanh(lib.exp(lib.minimum(x, 1)))
+            x = y - lib.mean(y, axis=0)
+        return x
+
+    model, found = run(chain, x)
+    np.testing.assert_allclose(found, chain(x.astype(np.float64)), rtol=1e-3, atol=1e-4)
+    assert len(model.kernels) == count + 1
+
+
 def test_values_that_are_results_too() -> None:
     """One pass stores them and what they are reduced to; the next kernel reads them."""
     x = drawn((300, 130))

@@ -5,7 +5,7 @@
 
 Both halves of a register hold such a group of their own, so that no shuffle crosses them. Every second byte is half of a number
 of 16 bits, and every second one of these of 32. Nothing beyond the last element is read. Under a mask elements
-are read one by one, as they are at the end of a row.
+are read one by one, as they are at the end of a row, or by the gathers of AVX-512.
 """
 
 from __future__ import annotations

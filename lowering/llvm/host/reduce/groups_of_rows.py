@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from ...values import V
+from ..evaluate import Evaluator
 from ..loops.coordinates import Bound, Coordinate, Coordinates, reads_memory
 from ..loops.loop_nests import LoopNests
 from ..loops.vector_loop import vector_loop
 from ..nodes import Map, Node, Stored
 from ..scalars import ZERO
+from ..scratch.unwritten_lanes import clear_unwritten
 from .combine import Combine
 from .extremes import all_joined, joined
 
@@ -85,10 +87,29 @@ def reduce_in_groups(
         if steps is not None:
             rows(ZERO, ROWS, is_first=True)
             rows(ev.s.constant(ROWS), steps - ROWS)
-            return
-        visit(lambda coordinate, _here, _mask: [f.splat(value, coordinate.lanes) for value in starts])
-        whole = ev.s.round_down(count, ROWS)
-        with f.loop(0, whole, ROWS) as state, ev.scope():
-            rows(state.index, ROWS)
-        with f.loop(whole, count, 1) as state, ev.scope():
-            rows(state.index, 1)
+        else:
+            visit(lambda coordinate, _here, _mask: [f.splat(value, coordinate.lanes) for value in starts])
+            whole = ev.s.round_down(count, ROWS)
+            with f.loop(0, whole, ROWS) as state, ev.scope():
+                rows(state.index, ROWS)
+            with f.loop(whole, count, 1) as state, ev.scope():
+                rows(state.index, 1)
+        clear_beyond_columns(ev, saved, outer, axis, inner, bounds, n)
+
+
+def clear_beyond_columns(
+    ev: Evaluator, saved: Sequence[tuple[Map, Stored]], outer: Sequence[Coordinate | None], axis: int, inner: int,
+    bounds: Sequence[Bound], n: int,
+) -> None:  # fmt: skip
+    """Clears what loops read of the rows of scratch that a reduction along `axis` has written, beyond the bounds of `inner`.
+
+    outer: the coordinates of all other dimensions. n: the lanes in which rows were written.
+    """
+    if not saved or not any(bound.dim == inner for bound in bounds):
+        return
+    memories = [memory for _, memory in saved]
+    extent = memories[0].shape[axis]
+    count, implied = ev.extent(extent, bounds, axis)
+    with ev.dimension(extent, count, implied) as position:
+        rows = [position if d == axis else coordinate for d, coordinate in enumerate(outer)]
+        clear_unwritten(ev, memories, rows, inner, bounds, n)

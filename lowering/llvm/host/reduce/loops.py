@@ -26,7 +26,7 @@ from .extreme_positions import reduce_positions
 from .extreme_rows import Columns, extreme_rows, extremes_within
 from .extremes import EXTREMES, IDEMPOTENT, all_joined, extreme_of, halves, joined, propagates
 from .flat import reduce_pairs
-from .groups_of_rows import ROWS, are_groups_better, reduce_in_groups
+from .groups_of_rows import ROWS, are_groups_better, clear_beyond_columns, reduce_in_groups
 from .line_scans import exact_neutral, scan_in_vectors
 from .row_scans import RowScan
 
@@ -445,10 +445,7 @@ def _reduce_outer(
 
         is_short = static and steps * sum(cost(source) for source in sources) <= UNROLLED // 2
         vector_loop(ev, shape[inner], bounds, inner, n, 2 if is_short else 1, column)
-        if saved and any(bound.dim == inner for bound in bounds):
-            with ev.dimension(shape[axis], count, implied) as position:
-                rows = [position if d == axis else coordinate for d, coordinate in enumerate(outer)]
-                clear_unwritten(ev, [memory for _, memory in saved], rows, inner, bounds, n)
+        clear_beyond_columns(ev, saved, outer, axis, inner, bounds, n)
     _keep(nests, saved, within, wanted)
     return []
 
