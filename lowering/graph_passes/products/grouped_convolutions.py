@@ -95,6 +95,15 @@ def _through(symbol: SymbolLike, views: Sequence[str]) -> SymbolLike | None:
     return symbol
 
 
+def _is_permuted(matrix: SymbolLike) -> bool:
+    """Returns whether filters of neighbouring results lie apart: each tap of each vector would be gathered."""
+    while matrix.op.kind == "view":
+        if matrix.op.name == "permute":
+            return True
+        (matrix,) = matrix.inputs
+    return False
+
+
 def sum_over_planes(left: SymbolLike, right: SymbolLike) -> SymbolLike:
     """Returns the product (N, groups, …, filters / groups) as a sum of products of planes, begun with 0."""
     found = _groups_of(left, right)
@@ -108,13 +117,14 @@ def sum_over_planes(left: SymbolLike, right: SymbolLike) -> SymbolLike:
         planes = apply("broadcast_to", planes, shape=(*space, found.channels, found.groups, each))
         planes = apply("reshape", planes, shape=(*space, found.channels, found.filters))
     windows = apply("windows", apply("contiguous", planes), **attrs)
+    matrix = apply("contiguous", found.matrix) if _is_permuted(found.matrix) else found.matrix
     total: SymbolLike | None = None
     for number, (*tap, channel) in enumerate(itertools.product(*map(range, attrs["sizes"]), range(found.channels))):
         starts = (*(0,) * (rank + 1), channel, 0, *tap)
         stops = (*windows.shape[: rank + 1], channel + 1, found.filters, *[at + 1 for at in tap])
         part = apply("slice", windows, starts=starts, stops=stops, steps=(1,) * len(starts))
         part = apply("reshape", part, shape=(*windows.shape[: rank + 1], found.filters))
-        factors = apply("slice", found.matrix, starts=(number, 0), stops=(number + 1, found.filters), steps=(1, 1))
+        factors = apply("slice", matrix, starts=(number, 0), stops=(number + 1, found.filters), steps=(1, 1))
         factors = apply("reshape", factors, shape=(found.filters,))
         total = apply("multiply_add", part, factors, 0.0 if total is None else total)
     assert total is not None
