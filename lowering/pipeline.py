@@ -54,7 +54,8 @@ def tile_graph(graph: Graph, backend: Backend[L], options: Options) -> Tiled:
 
 
 def expanded(graph: Graph, lines: WholeLines) -> Expanded:
-    """Expands the graph into primitive operations, keeps channels last, and makes complex128 values pairs of uint64.
+    """Expands the graph into primitive operations, looks functions of bytes up, keeps channels last, and makes complex128
+    values pairs of uint64.
 
     A graph with loops or branches is divided first, and each of its parts expanded. lines: as for `expand`.
     """

@@ -50,6 +50,11 @@ class Group:
     def reduced_axes(self) -> frozenset[int]:
         return frozenset([axis for dimension in self.reduced for axis in dimension])
 
+    @property
+    def innermost(self) -> int | None:
+        """The last axis whose extent is not 1; None where there is none."""
+        return next((axis for axis in reversed(range(len(self.axes))) if not is_one(self.axes[axis])), None)
+
     def new_axis(self, extent: Extent, splittable: bool = False) -> int:
         axis = len(self.axes)
         self.axes.append(extent)

@@ -124,13 +124,10 @@ def _is_scattered(grouping: Grouping, group: Group) -> bool:
     reduced = group.reduced_axes
     if not axes or axes[-1] not in reduced or not reduced.issubset(axes):
         return False
-    first = next(axis for axis in axes if axis in reduced)
-    if all(axis in reduced for axis in axes[axes.index(first) :]):
-        return False
-    size = 1
-    for symbol in [grouping.symbols[key].inputs[0] for key in group.reads]:
-        size = max(size, symbol.dtype.itemsize * known(symbol.shape))
-    return size >= APART
+    if reduced.issuperset(axes[-len(reduced) :]):
+        return False  # they lie side by side
+    operands = [grouping.symbols[key].inputs[0] for key in group.reads]
+    return any(operand.dtype.itemsize * known(operand.shape) >= APART for operand in operands)
 
 
 def _is_walked(group: Group) -> bool:
@@ -138,8 +135,7 @@ def _is_walked(group: Group) -> bool:
     extents = [group.axes[axis] for axis in group.reduced_axes if not is_one(group.axes[axis])]
     whole = prod([1 << (extent - 1).bit_length() for extent in extents if type(extent) is int])
     is_known = all(type(extent) is int for extent in extents)
-    innermost = next((axis for axis in reversed(range(len(group.axes))) if not is_one(group.axes[axis])), None)
-    if innermost in group.reduced_axes:
+    if group.innermost in group.reduced_axes:  # of whole rows two values of four bytes may be kept
         return not is_known or whole > max(LONGEST_WHOLE_ROW, MAX_KEPT // 8)
     return not is_known or whole > MAX_WHOLE_COLUMN
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from ....graph.symbol import Symbol
-from ..extents import at_most, is_one
+from ..extents import at_most
 from .grouping import Grouping
 from .repeated import known
 from .storage import floating_maps
@@ -23,7 +23,7 @@ def turned_joins(grouping: Grouping) -> set[int]:
     for group in grouping.groups.values():
         if not candidates or group.kind != "map" or not group.stores:
             continue
-        inner = next((axis for axis in reversed(range(len(group.axes))) if not is_one(group.axes[axis])), None)
+        inner = group.innermost
         if inner is None or at_most(group.axes[inner], MIN_COLUMN - 1):
             continue
         maps = floating_maps(grouping, group, candidates[0])  # the first one of all: nothing below it is of interest

@@ -186,10 +186,10 @@ def _share(nest: Nest) -> int:
 
 def _least_streaming(nest: Nest, copied: TransposedCopy, limits: HostLimits) -> int:
     """Returns the traffic from which on transposed copies bypass the caches: if every line of the result is read before it is
-    written, they take more than twice as long. Short vectors that take few columns apart write a part of a line of each in
-    turn, which takes two to five times as long past the caches where these hold the result."""
-    is_short = is_whole(nest.axes[copied.partner].extent, TAKEN_APART)
-    return limits.l3_bytes * 3 // 4 if is_short and copied.together == 1 else limits.l3_bytes // 8
+    written, they take more than twice as long. Where few columns are taken apart, a part of a line of each is written in turn,
+    which takes up to five times as long past the caches where these hold the result."""
+    takes_apart = is_whole(nest.axes[copied.partner].extent, TAKEN_APART) and copied.together == 1
+    return limits.l3_bytes * 3 // 4 if takes_apart else limits.l3_bytes // 8
 
 
 def _transposed_copy_blocks(nest: Nest, copied: TransposedCopy, limits: HostLimits) -> tuple[tuple[int, int], ...]:

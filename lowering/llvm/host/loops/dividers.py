@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...quotients.division import DIVIDE
 from ..evaluate import Evaluator
@@ -18,32 +18,26 @@ def has_room(ev: Evaluator, nodes: Sequence[Node]) -> bool:
     """Returns whether values have one division or root, and other work that goes on beside it."""
     if not ev.target.divides_beside:
         return False
-    stack, seen, others, slow = list(nodes), set[int](), 0, 0
+    operations = list(_operations(ev, nodes))
+    slow = sum(_SLOW.get(op, 0) for op in operations)
+    return slow == 1 and len(operations) - 1 >= _BESIDE
+
+
+def divides(ev: Evaluator, nodes: Sequence[Node]) -> bool:
+    """Returns whether values that are not in scratch yet are divided by one number."""
+    return DIVIDE in _operations(ev, nodes)
+
+
+def _operations(ev: Evaluator, nodes: Sequence[Node]) -> Iterator[str]:
+    """Yields the operations of values that are not in scratch yet, each once."""
+    stack, seen = list(nodes), set[int]()
     while stack:
         node = stack.pop()
         if id(node) in seen or id(node) in ev.replacement:
             continue
         seen.add(id(node))
         if isinstance(node, Map):
-            slow += _SLOW.get(node.op, 0)
-            others += node.op not in _SLOW
+            yield node.op
             stack.extend(node.operands)
         elif isinstance(node, View):
             stack.append(node.source)
-    return slow == 1 and others >= _BESIDE
-
-
-def divides(ev: Evaluator, nodes: Sequence[Node]) -> bool:
-    """Returns whether values that are not in scratch yet are divided by one number."""
-    stack, seen = list(nodes), set[int]()
-    while stack:
-        node = stack.pop()
-        if id(node) not in seen and id(node) not in ev.replacement:
-            seen.add(id(node))
-            if isinstance(node, Map):
-                if node.op == DIVIDE:
-                    return True
-                stack.extend(node.operands)
-            elif isinstance(node, View):
-                stack.append(node.source)
-    return False

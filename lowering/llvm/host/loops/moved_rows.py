@@ -134,7 +134,7 @@ def _rows(ev: Evaluator, target: Pointers, value: Node, bounds: Sequence[Bound])
         values = tuple([read.constants.get(number, 0) for number in range(count)])
         found = _Rows(long[-1], tuple(inner), columns, values, read.step, size)
         is_plain = columns == tuple(range(count)) and read.step == count
-        fits = found.reach * size <= PIECE and read.step * size <= PIECE and found.together > 0
+        fits = found.reach * size <= PIECE and read.step * size <= PIECE
         return (found, read.source) if fits and not is_plain else None
     return None
 

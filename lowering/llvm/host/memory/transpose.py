@@ -289,8 +289,7 @@ def _copied(
 
 
 def _is_reversed(ev: Evaluator, source: Pointers, together: _Together, dim: int) -> bool:
-    """Whether neighbours that stay together come in the opposite order, and vectors of several rows are none of the processor's
-    (`loops/short_rows.py`)."""
+    """Whether neighbours that stay together come in the opposite order, and are no more than one instruction moves."""
     bytes_ = together.elements * memory_size(source.pointee)
     reverses = together.elements > 1 and stride_of(source, dim) == -together.elements
     return reverses and bytes_ <= ReversedCopy.MAX_BYTES and ev.target.has("ssse3")

@@ -46,11 +46,7 @@ def reduce_in_groups(
     kept = [d for d in range(len(shape)) if d != axis]
     count, implied = ev.extent(shape[axis], bounds, axis)
     with ExitStack() as stack:
-        outer: list[Coordinate | None] = [None] * len(shape)
-        for d in kept:
-            if d != inner:
-                extent, known = ev.extent(shape[d], bounds, d)
-                outer[d] = stack.enter_context(ev.dimension(shape[d], extent, known))
+        outer = nests.outer(stack, shape, (axis, inner), bounds, ())
 
         def visit(work: Callable[[Coordinate, Coordinates, V | None], list[V]]) -> None:
             """Writes what `work` makes at each vector of columns to the results there."""

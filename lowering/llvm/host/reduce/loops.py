@@ -384,11 +384,7 @@ def _reduce_outer(
         _keep(nests, saved, within, wanted)
         return []
     with ExitStack() as stack:
-        outer: list[Coordinate | None] = [None] * len(shape)
-        for d in kept:
-            if d != inner:
-                extent, known = ev.extent(shape[d], bounds, d)
-                outer[d] = stack.enter_context(ev.dimension(shape[d], extent, known))
+        outer = nests.outer(stack, shape, (axis, inner), bounds, ())
         if static:
             for r in range(steps):
                 row = tuple(Coordinate(ev.s.constant(r)) if d == axis else c for d, c in enumerate(outer))
