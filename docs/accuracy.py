@@ -267,6 +267,8 @@ def against_float64(name: str) -> jn.Graph:
     scale = ((2046 + kind.mantissa_bits - exponent) << 52).bitcast("float64")
     apart = jn.where(jn.is_nan(y) | jn.is_nan(r), float("inf"), jn.abs(y - r) * scale)
     apart = jn.where(jn.is_nan(y) & jn.is_nan(r), 0.0, apart)
+    if not FUNCTIONS[name].has_denormals:
+        apart = jn.where((y == 0.0) & (r <= 0.0) & (r > -(2.0**-126)), 0.0, apart)
     graph.output(apart.cast("float32"), found)
     return graph
 

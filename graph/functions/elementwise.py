@@ -261,8 +261,8 @@ def atanh(x: Symbol) -> Symbol:
 
 @in_float
 def log10(x: Symbol) -> Symbol:
-    """Compute the logarithm of x to base 10, as log(x) / log(10)."""
-    return apply("div", apply("log", x), math.log(10))
+    """Compute the logarithm of x to base 10."""
+    return apply("log10", x)
 
 
 @in_float

@@ -207,6 +207,7 @@ UNARY = (
     _math("expm1", "e ** x - 1, accurate near 0.", cost=10),
     _math("log", "The natural logarithm of x.", ("Log", 13), cost=10),
     _math("log2", "The logarithm of x to base 2.", cost=10),
+    _math("log10", "The logarithm of x to base 10.", cost=10),
     _math("log1p", "log(1 + x), accurate near 0.", cost=12),
     _math("cbrt", "The real cube root of x, also of negative x.", emit="@cbrt", cost=16),
     _math("sin", "The sine of x (radians).", ("Sin", 7), cost=12),

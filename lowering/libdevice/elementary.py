@@ -11,7 +11,6 @@ INF = math.inf
 LN2 = math.log(2.0)
 LARGE = 2.0**28
 LOG2_10, LOG2_10_LOW = 3.321928094887362, 1.661617516973592e-16
-LOG10_E, LOG10_E_LOW = 0.4342944819032518, 1.098319650216765e-17
 PI_HIGH, PI_LOW = math.pi, 1.2246467991473532e-16
 
 
@@ -58,12 +57,6 @@ def atan2(y: Expr, x: Expr) -> Expr:
     angle = where(steep, (PI_HIGH / 2 - angle) + PI_LOW / 2, angle)
     angle = where(x.is_negative(), (PI_HIGH - angle) + PI_LOW, angle)
     return where(x.is_nan() | y.is_nan(), math.nan, copysign(angle, y))
-
-
-def log10(x: Expr) -> Expr:
-    ln = x.named("math.log")
-    low = where(abs(ln) < INF, ln * LOG10_E_LOW, 0.0)
-    return ln.fma(LOG10_E, low)
 
 
 def exp10(x: Expr) -> Expr:

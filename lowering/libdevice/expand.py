@@ -105,8 +105,8 @@ def _integral(function: Callable[[Expr], Expr]) -> Expansion:
 
 
 NATIVE = (
-    "acos", "asin", "atan", "ceil", "copysign", "cos", "erf", "exp", "exp2", "expm1", "floor", "fma", "log", "log1p", "log2",
-    "rsqrt", "sin", "sqrt", "tan", "tanh", "trunc",
+    "acos", "asin", "atan", "ceil", "copysign", "cos", "erf", "exp", "exp2", "expm1", "floor", "fma", "log", "log10", "log1p",
+    "log2", "rsqrt", "sin", "sqrt", "tan", "tanh", "trunc",
 )  # fmt: skip
 """The functions that are operations of `math` which backends have recipes for."""
 
@@ -115,7 +115,7 @@ EXPANSIONS: dict[str, Expansion] = {
     "fabs": _named("math.absf"), "nearbyint": _named("math.roundeven"), "rint": _named("math.roundeven"),
     "pow": _named("math.powf"), "fmod": _named("arith.remf"),
     **{name: _wide(getattr(elementary, name)) for name in (
-        "acosh", "asinh", "atan2", "atanh", "cbrt", "cosh", "cospi", "exp10", "log10", "rcbrt", "sinh", "sinpi")},
+        "acosh", "asinh", "atan2", "atanh", "cbrt", "cosh", "cospi", "exp10", "rcbrt", "sinh", "sinpi")},
     "hypot": _norm(False), "norm": _norm(False), "rhypot": _norm(True), "rnorm": _norm(True),
     **{name: _wide(getattr(special, name)) for name in (
         "erfc", "erfcinv", "erfcx", "erfinv", "normcdf", "normcdfinv")},

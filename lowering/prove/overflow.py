@@ -47,7 +47,7 @@ _FLOATS = frozenset([
         "addf", "subf", "mulf", "divf", "remf", "negf", "maximumf", "minimumf", "maxnumf", "minnumf", "extf", "truncf", "cmpf",
     )],
     *[f"math.{name}" for name in (
-        "absf", "ceil", "cos", "erf", "exp", "exp2", "expm1", "floor", "fma", "log", "log1p", "log2", "powf", "round",
+        "absf", "ceil", "cos", "erf", "exp", "exp2", "expm1", "floor", "fma", "log", "log10", "log1p", "log2", "powf", "round",
         "roundeven", "rsqrt", "sin", "sqrt", "tanh", "trunc",
     )],
     "tt.fp_to_fp", "tt.approx_divf", "tt.precise_divf", "tt.precise_sqrt", "tt.clampf",

@@ -12,12 +12,14 @@ from ..values import V, const, i32
 from . import registers
 from .angle_reduction import choose_rare
 from .lanes import Lanes, Number
-from .tables.of_16 import LOG_INVERSES
+from .tables import of_16, of_32
 
 FEATURES = frozenset({"avx512f", "avx512dq", "avx512bw", "avx512vl"})
 _ROUNDED_BY_MODE = 4
 """The rounding mode of an instruction that says: the mode that the processor is in."""
 _ROUNDED_DOWN = 9
+_WITHOUT_EXCEPTIONS = 8
+"""Rounds to integers, to nearest even."""
 _SUFFIXES = {"float": "ps.512", "double": "pd.512"}
 
 
@@ -53,6 +55,12 @@ def scale(lane: Lanes, a: V, exponent: V, where: V | None = None) -> V:
     mask = _all(lane) if where is None else lane.fn.bitcast(where, f"i{lane.n}")
     operands = [a, exponent, values.zero(lane.type), mask, i32(_ROUNDED_BY_MODE)]
     return lane.fn.target_intrinsic(_name(lane, "mask.scalef"), operands, lane.type)
+
+
+def beyond_integers(lane: Lanes, a: V) -> V:
+    """Returns a less the integer next to it; 0 of infinity."""
+    operands = [a, i32(_WITHOUT_EXCEPTIONS), values.zero(lane.type), _all(lane), i32(_ROUNDED_BY_MODE)]
+    return lane.fn.target_intrinsic(_name(lane, "mask.reduce"), operands, lane.type)
 
 
 def _estimate_rsqrt(lane: Lanes, x: V, where: V | None = None) -> V:
@@ -107,10 +115,6 @@ def _exponent(lane: Lanes, x: V) -> V:
 
 
 _POSITIVE = 4
-_ROOT_OF_2 = 1.4142135381698608
-"""A float, at which `_split` in `float32` cuts too."""
-
-
 def _mantissa(lane: Lanes, x: V) -> V:
     """Returns |x| · 2^-exponent, which is in [1, 2); 1 of 0 and infinity."""
     operands = [x, i32(_POSITIVE), values.zero(lane.type), _all(lane), i32(_ROUNDED_BY_MODE)]
@@ -118,17 +122,11 @@ def _mantissa(lane: Lanes, x: V) -> V:
 
 
 def parts_for_log(lane: Lanes, x: V) -> tuple[V, V, V, V]:
-    """Returns (k, m, c, index) with |x| = 2^k m and c near 1/m, from a table of doubles."""
+    """Returns (k, m, c, index) with |x| = 2^k m and c near 1/m, from a table of 16 doubles or 32 floats."""
     k, m = _exponent(lane, x), _mantissa(lane, x)
-    index = lane.iop("lshr", lane.bits(m), 48)
-    return k, m, look_up(lane, LOG_INVERSES, index), index
-
-
-def near_one(lane: Lanes, x: V) -> tuple[V, V]:
-    """Returns (k, m - 1) with |x| = 2^k m and m from √(1/2) to √2."""
-    k, m = _exponent(lane, x), _mantissa(lane, x)
-    above = lane.cmp("oge", m, _ROOT_OF_2)
-    return lane.select(above, lane.add(k, 1.0), k), lane.sub(lane.select(above, lane.mul(m, 0.5), m), 1.0)
+    inverses, shift = (of_16.LOG_INVERSES, 48) if lane.width == 64 else (of_32.LOG_INVERSES, 18)
+    index = lane.iop("lshr", lane.bits(m), shift)
+    return k, m, look_up(lane, inverses, index), index
 
 
 _LOG_RESPONSES = 0x03530422

@@ -53,8 +53,8 @@ def exp2(lane: Lanes, x: V) -> V:
     return avx512.scale(lane, y, k, lane.cmp("uge", x, -1075.0))
 
 
-def _log_sum(lane: Lanes, k: V, index: V, r: V, low: V) -> V:
-    """Computes k ln2 - log c + log1p(r + low).
+def _log_sum(lane: Lanes, k: V, index: V, r: V, low: V) -> tuple[V, V]:
+    """Computes k ln2 - log c + log1p(r + low) as two numbers.
 
     The table's first parts are multiples of 2^-42, so the first sum is exact, and 0 for numbers next to 1.
     """
@@ -64,20 +64,32 @@ def _log_sum(lane: Lanes, k: V, index: V, r: V, low: V) -> V:
     rest = lane.add(rest, lane.fma(lane.neg(low), r, low))
     total, lost = lane.fast_two_sum(head, r)
     square = lane.mul(r, r)
-    return lane.add(total, lane.add(lost, lane.fma(square, lane.chains(r, points.LOG_STEP, square), rest)))
+    return total, lane.add(lost, lane.fma(square, lane.chains(r, points.LOG_STEP, square), rest))
+
+
+def _log_parts(lane: Lanes, x: V) -> tuple[V, V]:
+    k, m, inverse, index = avx512.parts_for_log(lane, x)
+    product, low = lane.two_product(m, inverse)
+    return _log_sum(lane, k, index, lane.sub(product, 1.0), low)
 
 
 def log(lane: Lanes, x: V) -> V:
-    k, m, inverse, index = avx512.parts_for_log(lane, x)
-    product, low = lane.two_product(m, inverse)
-    return avx512.log_domain(lane, _log_sum(lane, k, index, lane.sub(product, 1.0), low), x)
+    return avx512.log_domain(lane, lane.add(*_log_parts(lane, x)), x)
+
+
+def log_to_base(lane: Lanes, x: V, of_e: tuple[float, float]) -> V:
+    """Computes log(x) log_b(e), rounded nearly once: the second number in two parts, like the first."""
+    total, rest = _log_parts(lane, x)
+    product, lost = lane.two_product(total, of_e[0])
+    lost = lane.fma(rest, of_e[0], lane.fma(total, of_e[1], lost))
+    return avx512.log_domain(lane, lane.add(product, lost), x)
 
 
 def log1p(lane: Lanes, x: V) -> V:
     total, lost = lane.two_sum(1.0, x)
     k, m, inverse, index = avx512.parts_for_log(lane, total)
     low = lane.mul(avx512.scale(lane, lost, lane.neg(k)), inverse)
-    y = _log_sum(lane, k, index, lane.fma(m, inverse, -1.0), low)
+    y = lane.add(*_log_sum(lane, k, index, lane.fma(m, inverse, -1.0), low))
     return lane.select(lane.cmp("oeq", x, 0.0), x, avx512.log_domain(lane, y, total))
 
 
@@ -102,13 +114,6 @@ def _log2_terms(lane: Lanes, x: V) -> tuple[V, V, V, V, V]:
     total, more = lane.fast_two_sum(total, half)
     low = lane.add(avx512.look_up(lane, points.LOG2_AT_LOW, index), lane.add(lost, half_low))
     return total, lane.add(lane.add(rest, more), low), r, square, square_low
-
-
-def log2(lane: Lanes, x: V) -> V:
-    """Computes log2, rounded nearly once."""
-    total, low, r, square, _ = _log2_terms(lane, x)
-    cubic = lane.mul(lane.mul(square, r), lane.chains(r, points.LOG2_STEP, square))
-    return avx512.log_domain(lane, lane.add(total, lane.add(low, cubic)), x)
 
 
 _LARGE = 2.0**65

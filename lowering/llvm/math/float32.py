@@ -170,12 +170,7 @@ def _log_domain(lane: Lanes, x: V, y: V, pole: float) -> V:
 
 
 def _logarithm(lane: Lanes, x: V, combine: Callable[[Lanes, V, V], V]) -> V:
-    """Computes `combine(lane, k, m - 1)` of x = 2^k m, m from √(1/2) to √2.
-
-    Instructions of AVX-512 take x apart and fill in special cases.
-    """
-    if avx512.serves(lane):
-        return avx512.by_register(lane, lambda lane, x: avx512.log_domain(lane, combine(lane, *avx512.near_one(lane, x)), x), x)
+    """Computes `combine(lane, k, m - 1)` of x = 2^k m, m from √(1/2) to √2."""
     return _log_domain(lane, x, combine(lane, *_log_reduce(lane, x)), 0.0)
 
 
@@ -195,28 +190,39 @@ def _log2_combine(lane: Lanes, k: V, u: V) -> V:
     return lane.add(k, lane.fma(u, table.LOG2E_32[0], lane.fma(u, table.LOG2E_32[1], y)))
 
 
+def _log10_combine(lane: Lanes, k: V, u: V) -> V:
+    square = lane.mul(u, u)
+    high, low = table.LOG10E_32
+    rest = lane.fma(u, low, lane.mul(lane.mul(square, lane.chains(u, table.LOG_32, square)), high))
+    rest = lane.fma(u, high, lane.fma(k, table.LOG10_2_32[1], rest))
+    return lane.fma(k, table.LOG10_2_32[0], rest)
+
+
 @recipe("log", "float", instructions=16)
 def log(lane: Lanes, x: V) -> V:
+    if avx512.serves(lane):
+        return avx512.by_register(lane, avx512_float32.log, x)
     return _logarithm(lane, x, _log_combine)
 
 
 @recipe("log2", "float", instructions=16)
 def log2(lane: Lanes, x: V) -> V:
+    if avx512.serves(lane):
+        return avx512.by_register(lane, avx512_float32.log2, x)
     return _logarithm(lane, x, _log2_combine)
 
 
-def _log1p_in_register(lane: Lanes, x: V) -> V:
-    """Computes log1p by instructions of AVX-512, which scale what 1 + x lost without leaving the range."""
-    total, lost = lane.two_sum(1.0, x)
-    k, u = avx512.near_one(lane, total)
-    y = _log_combine(lane, k, lane.add(u, avx512.scale(lane, lost, lane.neg(k))))
-    return lane.copysign(avx512.log_domain(lane, y, total), x)  # for -0
+@recipe("log10", "float", instructions=18)
+def log10(lane: Lanes, x: V) -> V:
+    if avx512.serves(lane):
+        return avx512.by_register(lane, avx512_float32.log10, x)
+    return _logarithm(lane, x, _log10_combine)
 
 
 @recipe("log1p", "float", instructions=20)
 def log1p(lane: Lanes, x: V) -> V:
     if avx512.serves(lane):
-        return avx512.by_register(lane, _log1p_in_register, x)
+        return avx512.by_register(lane, avx512_float32.log1p, x)
     total, lost = lane.two_sum(1.0, x)
     k, m = _split(lane, total)
     # What 1 + x lost, in units of m: lost * 2^-k. Far out it does not matter, and 2^-k would leave the range.

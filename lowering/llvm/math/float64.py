@@ -190,17 +190,27 @@ def _log2_pair(lane: Lanes, x: V) -> tuple[V, V]:
 
 @recipe("log2", "double")
 def log2(lane: Lanes, x: V) -> V:
-    """Computes k + log1p(f) / ln2 with the logarithm and the quotient in two parts, within 0.8 ulp."""
+    return _log_to_base(lane, x, table.LOG2E_64, (1.0, 0.0))
+
+
+@recipe("log10", "double")
+def log10(lane: Lanes, x: V) -> V:
+    return _log_to_base(lane, x, table.LOG10E_64, table.LOG10_2_SHORT_64)
+
+
+def _log_to_base(lane: Lanes, x: V, of_e: tuple[float, float], of_2: tuple[float, float]) -> V:
+    """Computes k log(2) + log1p(f) log(e), logarithms to the base, log1p(f) and its product in two parts: within 0.8 ulp."""
     if avx512.serves(lane):
-        return avx512.by_register(lane, avx512_float64.log2, x)
+        return avx512.by_register(lane, lambda lane, x: avx512_float64.log_to_base(lane, x, of_e), x)
     k, f = _log_reduce(lane, x)
     half_square, rest = _log1p_parts(lane, f)
     high, low = lane.fast_two_sum(f, lane.neg(half_square))
     low = lane.fma(lane.fma(f, f, lane.mul(half_square, -2.0)), -0.5, lane.add(low, rest))  # what the square lacks
-    log2e, log2e_low = table.LOG2E_64
-    quotient, lost = lane.two_product(high, log2e)
-    lost = lane.add(lost, lane.fma(low, log2e, lane.mul(high, log2e_low)))
-    total, more = lane.fast_two_sum(k, quotient)
+    product, lost = lane.two_product(high, of_e[0])
+    lost = lane.add(lost, lane.fma(low, of_e[0], lane.mul(high, of_e[1])))
+    total, more = lane.fast_two_sum(lane.mul(k, of_2[0]), product)
+    if of_2[1]:
+        lost = lane.fma(k, of_2[1], lost)
     return _log_domain(lane, x, lane.add(total, lane.add(more, lost)), 0.0)
 
 

@@ -140,7 +140,8 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor, "bitwise_not": np.invert,
     "shift_left": np.left_shift, "shift_right": np.right_shift, "where": np.where, "negate": np.negative, "abs": np.abs,
     "sign": np.sign, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1,
-    "log": np.log, "log2": np.log2, "log1p": np.log1p, "cbrt": np.cbrt, "sin": np.sin, "cos": np.cos, "asin": np.arcsin,
+    "log": np.log, "log2": np.log2, "log10": np.log10,
+    "log1p": np.log1p, "cbrt": np.cbrt, "sin": np.sin, "cos": np.cos, "asin": np.arcsin,
     "acos": np.arccos, "atan": np.arctan, "tanh": np.tanh, "erf": scipy.special.erf, "floor": np.floor, "ceil": np.ceil,
     "round": np.round, "trunc": np.trunc, "is_nan": np.isnan, "relu": lambda x: np.maximum(x, 0), "sigmoid":
     scipy.special.expit, "exp_shifted": shifted, "exp_shifted_unchecked": shifted,

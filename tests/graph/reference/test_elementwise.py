@@ -337,6 +337,7 @@ ELEMENTARY = {
     "expm1": (mpmath.expm1, -20, 80),
     "log": (mpmath.log, 1e-38, 1e38),
     "log2": (lambda x: mpmath.log(x, 2), 1e-38, 1e38),
+    "log10": (mpmath.log10, 1e-38, 1e38),
     "log1p": (mpmath.log1p, -0.99, 1e5),
     "sin": (mpmath.sin, -1e4, 1e4),
     "cos": (mpmath.cos, -1e4, 1e4),

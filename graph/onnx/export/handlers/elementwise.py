@@ -150,8 +150,17 @@ def exp2(body: Body, call: Call, x: str) -> str:
 
 @writes("log2")
 def log2(body: Body, call: Call, x: str) -> str:
+    return _quotient_of_logs(body, call, x, 2)
+
+
+@writes("log10")
+def log10(body: Body, call: Call, x: str) -> str:
+    return _quotient_of_logs(body, call, x, 10)
+
+
+def _quotient_of_logs(body: Body, call: Call, x: str, base: int) -> str:
     x, wide = body.carried("ReduceMean", x, call.result)
-    value = body.node("Mul", body.node("Log", x), body.constant(1 / math.log(2), wide))
+    value = body.node("Mul", body.node("Log", x), body.constant(1 / math.log(base), wide))
     return body.returned("ReduceMean", value, wide, call.result)
 
 

@@ -20,6 +20,7 @@ REFERENCE = {
     "expm1": np.expm1,
     "log": np.log,
     "log2": np.log2,
+    "log10": np.log10,
     "log1p": np.log1p,
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),
@@ -40,7 +41,8 @@ REFERENCE = {
 }
 EXACT = {"sqrt", "floor", "ceil", "round", "trunc", "abs"}
 # Bounds a little above what every 193rd bit pattern showed.
-ULPS = {"sin": 1.6, "cos": 1.65, "expm1": 1.5, "rsqrt": 1.5, "sigmoid": 1.5, "tanh": 1.5, "log1p": 1.4, "erf": 1.3}
+ULPS = {"sin": 1.6, "cos": 1.65, "expm1": 1.5, "rsqrt": 1.5, "sigmoid": 1.5, "tanh": 1.5, "log1p": 1.4, "erf": 1.3,
+        "log": 1.3, "log2": 1.45, "log10": 1.5}  # fmt: skip
 
 LARGEST = float(np.finfo(np.float32).max)
 # From here on float32 rounding gives infinity.
@@ -142,13 +144,35 @@ def test_every_float_within_two_ulps(name, features):
 
 
 @pytest.mark.one_in(12)
-@pytest.mark.parametrize("name", ["exp", "log", "erf", "tanh", "sigmoid", "sin", "cos", "expm1", "log1p"])
-def test_dense_where_results_vary(name):
+@both
+@pytest.mark.parametrize("name", ["exp", "log", "erf", "tanh", "sigmoid", "sin", "cos", "expm1", "log2", "log10", "log1p"])
+def test_dense_where_results_vary(name, features):
     """Every 193rd pattern between 2^-13 and 2^13, both signs."""
     magnitude = np.arange(0x39000000, 0x46000000, 193, dtype=np.uint32).view(np.float32)
     x = np.concatenate([magnitude, -magnitude])
-    error = errors_in_ulps(unary(name)(x), REFERENCE[name](x.astype(np.float64)))
+    error = errors_in_ulps(unary(name, features=features)(x), REFERENCE[name](x.astype(np.float64)))
     assert error.max() <= 1.65
+
+
+@both
+@pytest.mark.parametrize("name", ["log", "log2", "log10", "log1p"])
+def test_logarithms_next_to_1(name, features):
+    """Where results vanish: every float from 1 - 2^-12 to 1 + 2^-12, and fewer to 1/2 and 2."""
+    near = np.arange(0x3F800000 - (1 << 12), 0x3F800000 + (1 << 11), dtype=np.uint32)
+    x = np.concatenate([near, np.arange(0x3F000000, 0x40000000, 257, dtype=np.uint32)]).view(np.float32)
+    if name == "log1p":
+        x = x - np.float32(1)
+    error = errors_in_ulps(unary(name, features=features)(x), REFERENCE[name](x.astype(np.float64)))
+    assert error.max() <= 1.5
+
+
+@both
+def test_logarithms_of_powers_are_whole(features):
+    exponents = np.arange(-149, 128)
+    two = np.ldexp(1.0, exponents).astype(np.float32)
+    assert np.array_equal(unary("log2", features=features)(two), exponents)
+    ten = np.array([1, 10, 100, 1000, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10], np.float32)
+    assert np.array_equal(unary("log10", features=features)(ten), np.arange(11))
 
 
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])
@@ -222,7 +246,7 @@ def test_pow_within_one_ulp(features):
     )
     y = np.concatenate([y, bits[1], rng.integers(-40, 40, n)]).astype(np.float32)
     error = errors_in_ulps(power(features=features)(x, y), np.power(x.astype(np.float64), y.astype(np.float64)))
-    assert error.max() <= 0.51
+    assert error.max() <= (0.97 if features else 0.51)  # with AVX-512 2^r is computed in float32
 
 
 @both
@@ -243,7 +267,7 @@ def test_pow_special_cases(features):
     x, y = (v.ravel().astype(np.float32) for v in np.meshgrid(values, values))
     error = errors_in_ulps(power(4, features)(x, y), np.power(x.astype(np.float64), y.astype(np.float64)))
     worst = int(np.argmax(error))
-    assert error[worst] <= 0.51, (x[worst], y[worst])
+    assert error[worst] <= (0.97 if features else 0.51), (x[worst], y[worst])
 
 
 @both

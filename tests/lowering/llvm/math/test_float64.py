@@ -27,6 +27,7 @@ REFERENCE = {
     "expm1": (mpmath.expm1, np.expm1),
     "log": (mpmath.log, np.log),
     "log2": (lambda x: mpmath.log(x, 2), np.log2),
+    "log10": (mpmath.log10, np.log10),
     "log1p": (mpmath.log1p, np.log1p),
     "sqrt": (mpmath.sqrt, np.sqrt),
     "rsqrt": (lambda x: 1 / mpmath.sqrt(x), lambda x: 1 / np.sqrt(x)),
@@ -41,8 +42,9 @@ REFERENCE = {
     "sigmoid": (_sigmoid, lambda x: np.where(x < 0, np.exp(x) / (1 + np.exp(x)), 1 / (1 + np.exp(-x)))),
 }
 # Bounds a little above what a million samples showed.
-ULPS = {"expm1": 1.85, "rsqrt": 1.5, "sigmoid": 1.5, "asin": 1.15, "acos": 1.15, "sqrt": 0.501, "log2": 0.82, "tanh": 1.9}
-POSITIVE = {"log", "log2", "sqrt", "rsqrt"}
+ULPS = {"expm1": 1.85, "rsqrt": 1.5, "sigmoid": 1.5, "asin": 1.15, "acos": 1.15, "sqrt": 0.501, "tanh": 1.9,
+        "log2": 0.82, "log10": 0.82}  # fmt: skip
+POSITIVE = {"log", "log2", "log10", "sqrt", "rsqrt"}
 UNIT = {"asin", "acos"}
 PLAIN, HOST = frozenset[str](), host_target().features
 """Features: none that functions make use of, and those of this processor."""
@@ -237,6 +239,15 @@ def test_the_portable_form_has_the_bits_that_all_targets_have(name):
         lambda fn, x: emit_math(fn, name, x, form="portable"), ["double"], "double", 8, features=HOST
     )
     np.testing.assert_array_equal(portable(x), unary(name)(x))
+
+
+@both
+def test_logarithms_of_powers_are_whole(features):
+    two = np.arange(-1074, 1024)
+    assert np.array_equal(unary("log2", features=features)(np.ldexp(1.0, two)), two)
+    ten = np.arange(-307, 309)
+    x = np.array([float(f"1e{n}") for n in ten])
+    assert np.array_equal(unary("log10", features=features)(x), ten)
 
 
 def test_powers_with_large_exponents_are_within_one_ulp():
