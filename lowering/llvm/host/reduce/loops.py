@@ -6,16 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from .....promotion.dataclass import dataclass
-from ...elementwise import constant, identity, larger
-from ...values import TRUE, V, const, integer, is_float, is_integer, lanes, vector
+from ...elementwise import constant, identity
+from ...values import TRUE, V, integer, is_integer
 from ..evaluate import Evaluator
 from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask, reads_memory
 from ..loops.interleaved import MAX_COLUMNS, read_along
-from ..loops.invariants import spread
 from ..loops.loop_nests import LoopNests
-from ..loops.vector_loop import Pieces, vector_loop
-from ..masks.carried_masks import carried
+from ..loops.vector_loop import vector_loop
 from ..masks.padding_values import limits_along, padding_value
 from ..nodes import Load, Map, Node, Splat, Stored, cost, view
 from ..scalars import ZERO, is_constant
@@ -24,20 +21,15 @@ from .byte_sums import bytes_of, sum_bytes
 from .combine import Combine
 from .extreme_positions import reduce_positions
 from .extreme_rows import Columns, extreme_rows, extremes_within
-from .extremes import EXTREMES, IDEMPOTENT, all_joined, extreme_of, halves, joined, propagates
+from .extremes import all_joined, joined
 from .flat import reduce_pairs
 from .groups_of_rows import ROWS, are_groups_better, clear_beyond_columns, reduce_in_groups
+from .inner import Rest, absorb, is_faster_together, keep_values, reduce_inner
 from .line_scans import exact_neutral, scan_in_vectors
 from .row_scans import RowScan
 
 UNROLLED = 16
 """The longest axis of a reduction across rows that is unrolled."""
-SETS, LONG_SUM = 4, 64
-"""Sets of sums, and the vectors from which on they take turns."""
-PIECE = 1024
-"""Elements of a long row whose sum is added to that of the others: n equal terms, taken one by one, err by n ulp."""
-_ALTERNATING = 8
-"""The fewest vectors of a row of which two are reduced at a time: the last two are not full."""
 FAR, FAR_BYTES = 20, 16
 """The most elements of a row, of bytes in the second case, of which an extreme and its position is wanted, where vectors are
 short: lanes have a row each, and load their elements one by one."""
@@ -90,14 +82,16 @@ def reduce(
     if cut and memories and fills is not None:
         for operand, memory, fill in zip(operands, memories, fills, strict=True):
             nests.materialize(Splat(result_shape, operand.elem, fill), memory)
-    if (rest is None or rest.is_neutral) and _is_read_along_rows(nests, sources, axis, [*bounds, *wanted], far):
+    together = neutrals is not None and rest is None and is_faster_together(nests, sources, axis, combine, bounds, kept)
+    along = not together and (rest is None or rest.is_neutral)
+    if along and _is_read_along_rows(nests, sources, axis, [*bounds, *wanted], far):
         turned = [view(source, shape[::-1], (1, 0)) for source in sources]
         limits = [Bound(1 - bound.dim, bound.limit) for bound in (*bounds, *wanted)]
         scalars = _reduce_outer(nests, turned, 0, combine, limits, [], starts, fills, memories, (1,), None, columns, True)
     elif axis == nests.inner_dim(shape) and rest is None and (narrow := bytes_of(nests, sources, combine)) is not None:
         scalars = sum_bytes(nests, narrow, sources[0].elem, axis, bounds, wanted, memories, kept)
     elif axis == nests.inner_dim(shape) or all(shape[d] == 1 for d in kept):
-        scalars = _reduce_inner(nests, sources, axis, combine, bounds, wanted, starts, memories, kept, rest)
+        scalars = reduce_inner(nests, sources, axis, combine, bounds, wanted, starts, memories, kept, rest)
     else:
         scalars = _reduce_outer(nests, sources, axis, combine, bounds, wanted, starts, fills, memories, kept, rest, columns)
     if memories:
@@ -155,29 +149,6 @@ def _is_read_along_rows(nests: LoopNests, sources: Sequence[Node], axis: int, bo
     return all(read_along(ev, source, 0, 1, far) is not None for source in sources)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rest:
-    """The value of a block from `limit` on along the reduced axis.
-
-    `neutral`: the value that would not count. `zero`: the +0.0 of a sum of floats, which counts once at most.
-    """
-
-    value: Node
-    limit: V
-    neutral: V
-
-    zero: V | None
-
-    @property
-    def is_neutral(self) -> bool:
-        return isinstance(self.value, Splat) and self.value.value == self.neutral
-
-    @property
-    def is_zero(self) -> bool:
-        """Whether the value is the +0.0 that a sum then starts with."""
-        return isinstance(self.value, Splat) and self.zero is not None and self.value.value == self.zero
-
-
 def _start(nests: LoopNests, bounds: Sequence[Bound], size: int, neutral: V, zero: V) -> V:
     """Returns the start of a sum whose terms beyond the bounds are +0.0."""
     f, start = nests.ev.f, neutral
@@ -186,36 +157,15 @@ def _start(nests: LoopNests, bounds: Sequence[Bound], size: int, neutral: V, zer
     return start
 
 
-def _beyond_masks(nests: LoopNests, source: Node, axis: int, neutral: V, zero: V | None) -> _Rest | None:
+def _beyond_masks(nests: LoopNests, source: Node, axis: int, neutral: V, zero: V | None) -> Rest | None:
     """Finds where the masks inside a block leave one value for the rest of the axis, so that it need not be visited."""
     if source.shape[axis] <= UNROLLED and axis != nests.inner_dim(source.shape):
         return None
     for limit in limits_along([source], axis):
         value = padding_value(source, Bound(axis, limit), nests.ev.depends)
         if value is not None:
-            return _Rest(value, limit, neutral, zero)
+            return Rest(value, limit, neutral, zero)
     return None
-
-
-def _absorb(nests: LoopNests, total: V, rest: _Rest, size: int, at: Coordinates, combine: Combine) -> V:
-    """Combines a total with all positions from the limit on."""
-    ev, f = nests.ev, nests.ev.f
-    if rest.is_neutral or rest.is_zero:
-        return total
-    n = lanes(total.type)
-    value = f.splat(ev.at(rest.value, at), n)
-    left = ev.s.sub(ev.s.constant(size), ev.s.max(ev.s.min(rest.limit, ev.s.constant(size)), ZERO))
-    if combine.kind in IDEMPOTENT:
-        some = f.icmp("sgt", left, ZERO)
-        return f.select(some, combine.emit(ev, [total], [value])[0], total)
-    neutral = f.splat(rest.neutral, n)
-    counts = f.fcmp("une", value, neutral) if is_float(value.type) else f.icmp("ne", value, neutral)
-    if n > 1:
-        counts = f.intrinsic("vector.reduce.or", [counts], "i1")
-    times = f.select(counts, left, ZERO if rest.zero is None else nests.ev.s.min(left, nests.ev.s.constant(1)))
-    with f.loop(0, times, 1, [total]) as state, ev.scope():
-        state.next = combine.emit(ev, list(state.values), [value])
-    return state.results[0]
 
 
 def _strip_neutral(node: Node, neutral: V, zero: V | None) -> tuple[Node, list[Bound], bool]:
@@ -233,124 +183,9 @@ def _strip_neutral(node: Node, neutral: V, zero: V | None) -> tuple[Node, list[B
     return node, [], False
 
 
-def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
-                  wanted: Sequence[Bound], starts: list[V] | None, memories: Sequence[Stored],
-                  kept: tuple[int, ...], rest: _Rest | None) -> list[V]:  # fmt: skip
-    """Reduces along the vector dimension: vector accumulators, then a tree across lanes."""
-    ev, f = nests.ev, nests.ev.f
-    shape = sources[0].shape
-    nests.materialize_operands(sources)
-    count, _ = ev.extent(shape[axis], bounds, axis)
-    size = integer(count) if is_constant(count) else shape[axis]
-    alternate = combine.kind not in EXTREMES and size >= _ALTERNATING * nests.lanes(sources)
-    n = min(nests.lanes(sources, size=size if alternate else 0), shape[axis])
-    in_pairs = starts is not None and propagates(combine.kind) and ev.target.has_short_vectors and size >= _ALTERNATING * n > n
-    flag_lanes = n
-    if in_pairs:
-        n = 2 * n  # a comparison looks for NaN in two vectors
-    saved = [(node, ev.scratch(node.shape, node.elem)) for node in nests.reused_values(sources, shape)]
-    nests.mark_prefetches(sources, [node for node, _ in saved])
-    with ExitStack() as stack:
-        coordinates = nests.outer(stack, shape, axis, [*bounds, *wanted], sources)
-
-        def at(coordinate: Coordinate) -> Coordinates:
-            return tuple(coordinate if d == axis else c for d, c in enumerate(coordinates))
-
-        spread(ev, sources, tuple(coordinates), n)
-        if rest is not None and not rest.is_neutral and not rest.is_zero:
-            ev.at(rest.value, at(ORIGIN))  # a core computes it beside the loop, not after it
-        kind = combine.kind
-        extreme = kind in EXTREMES
-
-        def merge(left: list[V], right: list[V]) -> list[V]:
-            if not extreme:
-                return combine.emit(ev, left, right)
-            # One instruction that ignores NaN, and a flag: that there were only numbers for maximumf, only NaN for maxnumf.
-            return [larger(f, right[0], left[0], EXTREMES[str(kind)] < 0), f.binary("and", left[1], right[1])]
-
-        def body(coordinate: Coordinate, mask: V | None, state: list[V]) -> list[V]:
-            here = at(coordinate)
-            acc = state[: len(state) // taken]  # each set of sums in turn
-            for node, memory in saved:
-                ev.write_scratch(memory, here, ev.at(node, here, mask))
-            items = [f.splat(ev.at(source, here, mask), n) for source in sources]
-            if in_pairs and mask is not None:
-                items = [f.select(mask, items[0], constant(EXTREMES[str(kind)], sources[0].elem, n))]
-            if extreme:
-                two = halves(f, items[0], flag_lanes) if in_pairs else (items[0], items[0])
-                items.append(carried(ev, f.fcmp("ord" if propagates(kind) else "uno", *two)))
-            new = merge(acc, items)
-            if mask is not None and not in_pairs:
-                new = [f.select(mask, a, b) for a, b in zip(new, acc, strict=True)]
-            return [*state[len(acc) :], *new]
-
-        unroll, taken = _copies(nests, sources, shape[axis] // n, kind)
-        unroll = max(1, unroll // (n // flag_lanes))
-        if starts is not None:
-            first = [f.splat(v, n) for v in starts]
-            if extreme:
-                first = [constant(EXTREMES[str(kind)], sources[0].elem, n)]
-                first.append(carried(ev, const(True, vector("i1", flag_lanes))))
-            width, pieces = len(first), None
-            sets = range(0, width * taken, width)
-            if shape[axis] >= 2 * PIECE and set(combine.kinds or ()) == {"arith.addf"}:
-                pieces = Pieces(PIECE, lambda a, b, _: [v for i in sets for v in merge(a[i : i + width], b[i : i + width])])
-            found = vector_loop(ev, shape[axis], bounds, axis, n, unroll, body, first * taken, pieces=pieces)
-            copies = [each[i : i + width] for each in found for i in sets]
-        else:  # no neutral element known: start from the first vector of the (unmasked) block
-            here = at(Coordinate(ZERO, 0, n))
-            for node, memory in saved:
-                ev.write_scratch(memory, here, ev.at(node, here))
-            first = [f.splat(ev.at(source, here), n) for source in sources]
-            copies, taken = [first], 1
-            if shape[axis] > n:
-                with f.loop(n, shape[axis], n, first, at_least_once=True) as state, ev.scope():
-                    state.next = body(Coordinate(state.index, 0, n), None, list(state.values))
-                copies = [list(state.results)]
-        clear_unwritten(ev, [memory for _, memory in saved], coordinates, axis, bounds, n)
-        while len(copies) > 1:
-            pairs = [merge(a, b) for a, b in zip(copies[::2], copies[1::2], strict=False)]
-            copies = pairs + copies[len(pairs) * 2 :]
-        result = extreme_of(nests, copies[0], str(kind)) if extreme else _across_lanes(nests, copies[0], combine)
-        if rest is not None:
-            result = [_absorb(nests, result[0], rest, shape[axis], at(ORIGIN), combine)]
-        for memory, value in zip(memories, result, strict=False):
-            ev.write_scratch(memory, tuple(coordinates[d] for d in kept), value)
-    _keep(nests, saved, bounds, wanted)
-    return result
-
-
-def _keep(nests: LoopNests, saved: Sequence[tuple[Map, Stored]], bounds: Sequence[Bound], wanted: Sequence[Bound]) -> None:
-    """Makes later nests read nodes that a reduction has written within the bounds, and within those of what is wanted of it."""
-    for node, memory in saved:
-        nests.spill(node, memory, (*bounds, *[bound for bound in wanted if not nests.unread(node, bound)]))
-
-
-def _copies(nests: LoopNests, sources: Sequence[Node], vectors: int, kind: str | None) -> tuple[int, int]:
-    """Returns how many vectors an iteration takes, each with sums of its own, and how many sets of those take turns.
-
-    Where vectors are short, so are a register's sums, and each of them long: sums of floats then have as many sets, which take
-    no time, as keep the error of that of an AVX-512 processor.
-    """
-    short = nests.ev.target.has_short_vectors and len(sources) == 1 and kind in ("arith.addf", "arith.addi")
-    unroll = nests.unroll(sources, vectors, SETS * 2 if short and sum(cost(source) for source in sources) <= SETS else SETS)
-    return unroll, SETS if short and unroll == 1 and kind == "arith.addf" and vectors >= LONG_SUM else 1
-
-
-def _across_lanes(nests: LoopNests, values: list[V], combine: Combine) -> list[V]:
-    f = nests.ev.f
-    n = max(lanes(v.type) for v in values)
-    values = [f.splat(v, n) for v in values]
-    while n > 1:
-        n //= 2
-        pairs = [halves(f, v, n) for v in values]
-        values = combine.emit(nests.ev, [low for low, _ in pairs], [high for _, high in pairs])
-    return values
-
-
 def _reduce_outer(
     nests: LoopNests, sources: Sequence[Node], axis: int, combine: Combine, within: Sequence[Bound], wanted: Sequence[Bound],
-    starts: list[V] | None, fills: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...], rest: _Rest | None,
+    starts: list[V] | None, fills: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...], rest: Rest | None,
     pairs: Columns | None, in_place: bool = False,
 ) -> list[V]:  # fmt: skip
     """Reduces along another dimension: every lane reduces its own column, the reduced dimension is the innermost loop.
@@ -381,7 +216,7 @@ def _reduce_outer(
     if is_alone and starts is not None and fills is not None and are_groups_better(sources, shape[inner], n):
         as_tree = steps if static else None
         reduce_in_groups(nests, sources, axis, inner, combine, bounds, starts, fills, memories, saved, n, as_tree)
-        _keep(nests, saved, within, wanted)
+        keep_values(nests, saved, within, wanted)
         return []
     with ExitStack() as stack:
         outer = nests.outer(stack, shape, (axis, inner), bounds, ())
@@ -431,7 +266,7 @@ def _reduce_outer(
                 acc = list(state.results)
             if rest is not None:
                 here = tuple(coordinate if d == inner else ORIGIN if d == axis else c for d, c in enumerate(outer))
-                acc = [_absorb(nests, acc[0], rest, shape[axis], here, combine)]
+                acc = [absorb(nests, acc[0], rest, shape[axis], here, combine)]
             if mask is not None and fills is not None:  # a later reduction may read the lanes outside
                 acc = [f.select(mask, value, f.splat(v, n)) for value, v in zip(acc, fills, strict=True)]
             here = tuple(coordinate if d == inner else outer[d] for d in kept)
@@ -442,7 +277,7 @@ def _reduce_outer(
         is_short = static and steps * sum(cost(source) for source in sources) <= UNROLLED // 2
         vector_loop(ev, shape[inner], bounds, inner, n, 2 if is_short else 1, column)
         clear_beyond_columns(ev, saved, outer, axis, inner, bounds, n)
-    _keep(nests, saved, within, wanted)
+    keep_values(nests, saved, within, wanted)
     return []
 
 
