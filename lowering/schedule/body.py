@@ -397,6 +397,8 @@ class BodyBuilder:
             if not is_zero(bounds[number]):
                 inside = self.both(inside, self.emit("greater_equal", BOOL, (at, self.extent_value(bounds[number]))))
             moved = (*index[:axis], shift(position, -bounds[number]), *index[axis + 1 :])
+            if self.grouping.shares_parts and symbol.id in self.grouping.interleaved and is_one(operand.shape[axis]):
+                inside = guard  # it has one position along the axis, which is there for all lanes
             value = self.evaluate(operand, moved, inside)
             result = value if result is None else self.emit("where", symbol.dtype, (below, value, result))
         if result is None:

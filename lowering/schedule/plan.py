@@ -122,7 +122,8 @@ def schedule(graph: Graph, apart: Collection[int] = (), stores_repeated: bool = 
     """Plans a graph of primitive ops (`expand` makes one from any graph).
 
     apart: ids of symbols that are stored by kernels of their own.
-    stores_repeated: whether what a kernel would compute again and again is stored, as arithmetic is what takes time.
+    stores_repeated: whether what a kernel would compute again and again is stored, as arithmetic is what takes time, and what
+        parts of a concatenation have in common is computed once.
 
     Groups are formed greedily; when the nest of a group turns out not to be expressible (an index that is not
     affine, a body no tile template runs, a store that misses a grid axis that may be empty), the symbols
@@ -138,7 +139,7 @@ def schedule(graph: Graph, apart: Collection[int] = (), stores_repeated: bool = 
     cut: set[int] = set()
     left, passes_left = (MAX_REPEATED_ATTEMPTS, MAX_PASS_ATTEMPTS) if stores_repeated else (0, 0)
     for _ in range(MAX_ATTEMPTS + left + passes_left):
-        grouping = Grouping(symbols, outputs, forced, refused, repeated, in_pass, cut)
+        grouping = Grouping(symbols, outputs, forced, refused, repeated, in_pass, cut, stores_repeated)
         grouping.run()
         broken = [
             group for group in grouping.groups.values() if group.kind == "attention" and len(group.roles) == 1

@@ -59,6 +59,8 @@ class Grouping(GroupOrder):
         refused: ids of matmuls that must not start an attention.
         in_pass, cut: ids of symbols that the pass that reduces them should store, and of reductions whose group has no other
             pass (`passes.py`).
+        shares_parts: whether parts of a concatenation that one kernel stores are evaluated for all its lanes, and not for
+            those that choose them: what they have in common is computed once.
     """
 
     def __init__(
@@ -70,11 +72,13 @@ class Grouping(GroupOrder):
         repeated: Collection[int] = (),
         in_pass: Collection[int] = (),
         cut: Collection[int] = (),
+        shares_parts: bool = False,
     ) -> None:
         super().__init__()
         self.symbols = symbols
         self.outputs = outputs
         self.forced, self.repeated, self.in_pass, self.cut = forced, repeated, in_pass, cut
+        self.shares_parts = shares_parts
         self.consumers: list[list[int]] = [[] for _ in symbols]
         for symbol in symbols:
             for operand in symbol.inputs:
