@@ -97,10 +97,12 @@ class _Rows:
             symbol = pending.pop()
             if symbol.id in after:
                 continue
-            if symbol is first or self._follows(symbol, after, first):
-                reductions.add(symbol.id)
-            elif symbol.op.kind != "map" or symbol.shape not in (shape, single) or all(operand.id not in after for operand in symbol.inputs):
+            is_reduction = symbol is first or self._follows(symbol, after, first)
+            is_map = symbol.op.kind == "map" and symbol.shape in (shape, single)
+            if not is_reduction and not (is_map and any(operand.id in after for operand in symbol.inputs)):
                 continue
+            if is_reduction:
+                reductions.add(symbol.id)
             elif symbol.shape == shape:
                 members.add(symbol.id)
             after.add(symbol.id)
