@@ -129,7 +129,7 @@ class _Rows:
         return symbol.inputs[0].id in after or symbol.inputs[0] is first.inputs[0]
 
     def _is_served(self, members: set[int], reductions: set[int], shape: tuple[Extent, ...]) -> bool:
-        """Whether rows come from memory, and go there: not to a product, which has blocks of its own, nor to other shapes."""
+        """Whether rows come from memory or a product, and go to memory: a product has blocks of its own."""
         symbols, columns = self.graph.symbols, shape[-1]
         assert isinstance(columns, int)
         work = sum(op_cost(symbols[key]) for key in members)
@@ -149,10 +149,10 @@ class _Rows:
 
     @staticmethod
     def _is_stored(symbol: Symbol) -> bool:
-        """Whether a symbol is in memory: an input, or a view of one."""
+        """Whether a symbol is in memory: an input or a product, which is stored, or a view of one."""
         while symbol.op.kind == "view":
             symbol = symbol.inputs[0]
-        return symbol.op.kind == "source"
+        return symbol.op.kind in ("source", "contract")
 
 
 @dataclass(frozen=True, slots=True)
