@@ -4,8 +4,8 @@
                           one shuffle of each of them, within 16 bytes, and two `or`s
 
 Both halves of a register hold such a group of their own, so that no shuffle crosses them. Every second byte is half of a number
-of 16 bits, and every second one of these of 32. Nothing beyond the last element is read. Under a mask elements
-are read one by one, as they are at the end of a row, or by the gathers of AVX-512.
+of 16 bits, and every second one of these of 32. Nothing beyond the last element is read, at the end of
+a row that is known either. Under other masks elements are read one by one, or by the gathers of AVX-512.
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ def load_in_pieces(f: Function, pointer: V, mask: V | None, type_: str, stride: 
         return zero(type_)
     if known is not None and not all(known):
         assert mask is not None
+        first = sum(known)
+        if all(known[:first]) and stride <= MAX_APART[bits(element(type_)) // 8]:
+            return _first_lanes(f, pointer, type_, first, stride, align)
         return _gathered(f, type_, pointer, stride, mask, align)
     if mask is None or known is not None:
         return _loaded(f, pointer, type_, stride, align)
@@ -62,6 +65,23 @@ def load_in_pieces(f: Function, pointer: V, mask: V | None, type_: str, stride: 
     f.branch(done)
     f.start(done)
     return f.phi(type_, [(together, whole), (apart, part)])
+
+
+def _first_lanes(f: Function, pointer: V, type_: str, count: int, stride: int, align: int) -> V:
+    """Emits the vector `type_` whose first lanes are elements `stride` apart and whose others are zero: loads of powers of two
+    of them, and then single ones. A gather of the eight floats of half a register takes twenty cycles."""
+    n, item = lanes(type_), element(type_)
+    result, at, step = zero(type_), 0, n // 2
+    while step * bits(item) >= 8 * LANE:
+        if count - at >= step:
+            part = _loaded(f, f.gep(pointer, at * stride, item), vector(item, step), stride, align)
+            whole = f.shuffle(part, part, [lane if lane < step else -1 for lane in range(n)])
+            result = f.shuffle(result, whole, [n + lane - at if at <= lane < at + step else lane for lane in range(n)])
+            at += step
+        step //= 2
+    for lane in range(at, count):
+        result = f.insert(result, f.load(item, f.gep(pointer, lane * stride, item), align), lane)
+    return result
 
 
 def _gathered(f: Function, type_: str, pointer: V, stride: int, mask: V, align: int) -> V:

@@ -102,3 +102,20 @@ def test_means_of_neighbours_are_computed_in_twice_the_bits(dtype: str, begin: i
     first, second = x[:, begin::2].astype(wide), x[:, begin + 1 :: 2].astype(wide)
     np.testing.assert_array_equal(mean, ((first + second) // 2).astype(dtype))
     np.testing.assert_array_equal(difference, first - second)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_ends_of_rows_that_are_known(dtype: str, target: str | None) -> None:
+    """They are read by vectors of fewer lanes, and nothing beyond the last row, which ends where memory does."""
+    fence = Fence(at_end=True)
+    for stride in (2, 3, 5, 8):
+        for count in (5, 8, 12, 28, 31, 56):
+            x = fence.copy((np.arange(9 * ((count - 1) * stride + 1)) % 120).astype(dtype).reshape(9, -1), 8)
+            graph = jn.Graph("g", [jn.TensorType(dtype, x.shape, "x")])
+            rows = graph.inputs[0]
+            graph.output(rows[:, ::stride] + 1, jn.maximum(rows[:-1, ::stride], rows[1:, ::stride]))
+            low, high = jn.compile(graph, device="cpu", target=target, threads=1, cache=False)(x)
+            apart = x[:, ::stride]
+            np.testing.assert_array_equal(low, apart + 1)
+            np.testing.assert_array_equal(high, np.maximum(apart[:-1], apart[1:]))
