@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from .....promotion.dataclass import dataclass
-from ...elementwise import constant, larger, memory_size
+from ...elementwise import constant, larger, memory_size, register_element
 from ...values import TRUE, V, const, element, integer, is_float, lanes, vector
 from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, memory_size_of
 from ..loops.invariants import spread
@@ -174,6 +174,10 @@ def reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine: 
 
 MAX_TERMS = 8
 """The most that each of several rows may compute: vectors, times what an element of them costs."""
+_MAX_IN_LANES = {2: 7, 4: 3, 8: 10}
+"""The most elements of a row that lies beside others and has a lane, by the bytes of one; of 8 bytes, 4, 7 and 8 fill a vector."""
+_ELEMENTS = ("f32", "f64", "i32", "i64", "f16", "bf16")
+"""What fills registers with lanes of 32 or 64 bits."""
 
 
 def _is_reduced_together(
@@ -181,11 +185,11 @@ def _is_reduced_together(
 ) -> bool:
     """Whether rows are short, and as many as a vector has lanes, `n`, are reduced to one vector of results."""
     elem, shape = sources[0].elem, sources[0].shape
-    if len(sources) != 1 or combine.kind is None or elem not in ("f32", "f64", "i32", "i64") or not kept:
+    if len(sources) != 1 or combine.kind is None or elem not in _ELEMENTS or not kept:
         return False
     if combine.kind in EXTREMES and not propagates(combine.kind):
         return False
-    is_vector = n & (n - 1) == 0 and 16 <= n * memory_size(elem) <= nests.ev.target.vector_bytes
+    is_vector = n & (n - 1) == 0 and 16 <= n * memory_size_of(register_element(elem)) <= nests.ev.target.vector_bytes
     if not is_vector or shape[kept[-1]] < n or not is_constant(count):
         return False
     return -(-integer(count) // n) * max(1, cost(sources[0])) <= MAX_TERMS
@@ -200,8 +204,8 @@ def is_faster_together(
     n = min(nests.lanes(sources), shape[axis])
     if axis != nests.inner_dim(shape) or not _is_reduced_together(nests, sources, combine, count, n, kept):
         return False
-    least = 3 if memory_size(sources[0].elem) == 4 else 10
-    return integer(count) > least or integer(count) in (4, 7, 8)
+    size = memory_size(sources[0].elem)
+    return integer(count) > _MAX_IN_LANES[size] or (size == 8 and integer(count) in (4, 7, 8))
 
 
 def _reduce_together(

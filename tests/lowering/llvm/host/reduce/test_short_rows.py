@@ -46,7 +46,7 @@ def test_shapes(rows: int, dtype: str, target: str | None) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_special_values(dtype: str, target: str | None) -> None:
     """A NaN in one row is in its own result alone; sums of zeros have NumPy's signs."""
     for columns in COLUMNS:
