@@ -175,7 +175,7 @@ def reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine: 
 MAX_TERMS = 8
 """The most that each of several rows may compute: vectors, times what an element of them costs."""
 _MAX_IN_LANES = {2: 7, 4: 3, 8: 10}
-"""The most elements of a row that lies beside others and has a lane, by the bytes of one; of 8 bytes, 4, 7 and 8 fill a vector."""
+"""The most elements of rows that have a lane each, by the bytes of one; of 8 bytes, but for 4, 7 and 8, which fill a vector."""
 _ELEMENTS = ("f32", "f64", "i32", "i64", "f16", "bf16")
 """What fills registers with lanes of 32 or 64 bits."""
 
