@@ -397,13 +397,20 @@ class BodyBuilder:
             if not is_zero(bounds[number]):
                 inside = self.both(inside, self.emit("greater_equal", BOOL, (at, self.extent_value(bounds[number]))))
             moved = (*index[:axis], shift(position, -bounds[number]), *index[axis + 1 :])
-            if self.grouping.shares_parts and symbol.id in self.grouping.interleaved and is_one(operand.shape[axis]):
-                inside = guard  # it has one position along the axis, which is there for all lanes
+            if self.grouping.shares_parts and symbol.id in self.grouping.interleaved and self._is_computed_one(operand, axis):
+                inside = guard  # its one position is there for all lanes
             value = self.evaluate(operand, moved, inside)
             result = value if result is None else self.emit("where", symbol.dtype, (below, value, result))
         if result is None:
             return self.constant(0, symbol.dtype)
         return result
+
+    def _is_computed_one(self, part: Symbol, axis: int) -> bool:
+        """Whether a part has one position along an axis, and is computed, so that others may have steps of it in common."""
+        computed = part
+        while computed.op.kind == "view" and not self._in_memory(computed):
+            computed = computed.inputs[0]
+        return is_one(part.shape[axis]) and computed.op.kind == "map" and not self._in_memory(computed)
 
     def _pad(self, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
         operand, attrs = symbol.inputs[0], symbol.attrs
