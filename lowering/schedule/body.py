@@ -37,6 +37,7 @@ from .indexing import (
 from .views import (
     are_in_range,
     computed_of_joins,
+    is_computed,
     is_counting,
     is_number,
     progression,
@@ -61,7 +62,6 @@ otherwise)."""
 MAX_REPEATED = 64
 """Most simple instructions per element that a nest spends on evaluating a symbol anew at further index maps; one that takes
 more, such as a convolution whose windows another one reads, is stored."""
-
 
 MAX_MASKED = 32
 """So is memory with a border at more index maps than this: taps of a convolution."""
@@ -382,6 +382,7 @@ class BodyBuilder:
         for operand in symbol.inputs:
             bounds.append(bounds[-1] + operand.shape[axis])
         result: int | None = None
+        shares = self.grouping.shares_parts and symbol.id in self.grouping.interleaved
         for number in range(len(symbol.inputs) - 1, -1, -1):
             operand = symbol.inputs[number]
             if is_zero(operand.shape[axis]):
@@ -397,20 +398,13 @@ class BodyBuilder:
             if not is_zero(bounds[number]):
                 inside = self.both(inside, self.emit("greater_equal", BOOL, (at, self.extent_value(bounds[number]))))
             moved = (*index[:axis], shift(position, -bounds[number]), *index[axis + 1 :])
-            if self.grouping.shares_parts and symbol.id in self.grouping.interleaved and self._is_computed_one(operand, axis):
+            if shares and is_one(operand.shape[axis]) and is_computed(operand, self._in_memory):
                 inside = guard  # its one position is there for all lanes
             value = self.evaluate(operand, moved, inside)
             result = value if result is None else self.emit("where", symbol.dtype, (below, value, result))
         if result is None:
             return self.constant(0, symbol.dtype)
         return result
-
-    def _is_computed_one(self, part: Symbol, axis: int) -> bool:
-        """Whether a part has one position along an axis, and is computed, so that others may have steps of it in common."""
-        computed = part
-        while computed.op.kind == "view" and not self._in_memory(computed):
-            computed = computed.inputs[0]
-        return is_one(part.shape[axis]) and computed.op.kind == "map" and not self._in_memory(computed)
 
     def _pad(self, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
         operand, attrs = symbol.inputs[0], symbol.attrs

@@ -111,6 +111,13 @@ def computed_of_joins(symbol: Symbol, in_memory: Callable[[Symbol], bool]) -> Sy
     return None
 
 
+def is_computed(symbol: Symbol, in_memory: Callable[[Symbol], bool]) -> bool:
+    """Returns whether a symbol, or what it is a view of, is computed element by element and not in memory."""
+    while symbol.op.kind == "view" and not in_memory(symbol):
+        symbol = symbol.inputs[0]
+    return symbol.op.kind == "map" and not in_memory(symbol)
+
+
 def windows_below(symbol: Symbol, in_memory: Callable[[Symbol], bool]) -> Symbol | None:
     """Returns the windows that `symbol` is a chain of views of, if that chain is not in memory."""
     while symbol.op.kind == "view" and not in_memory(symbol):
