@@ -28,6 +28,7 @@ MIN_ELEMENTS = 1 << 12
 """Elements from which on it is worth the longer code."""
 MAX_MADE = 160
 """The most operations that columns are made of, of all of which a kernel takes the time to compile."""
+_MAX_MEMBERS = MAX_MADE // MIN_COLUMNS
 _REDUCTIONS = ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod")
 _DTYPES = (float32, float64)
 
@@ -93,7 +94,7 @@ class _Rows:
         single: tuple[Extent, ...] = (*shape[:-1], 1)
         after, members, reductions = set[int](), set[int](), set[int]()
         pending = [first, *[symbols[key] for key in self.readers[first.inputs[0].id]]]
-        while pending and len(members) <= MAX_MADE // MIN_COLUMNS:  # what depends on it, element by element
+        while pending and len(members) <= _MAX_MEMBERS:  # what depends on it, element by element
             symbol = pending.pop()
             if symbol.id in after:
                 continue
@@ -108,14 +109,14 @@ class _Rows:
             after.add(symbol.id)
             pending += [symbols[key] for key in self.readers[symbol.id]]
         tried |= reductions
-        if not members or len(members) > MAX_MADE // MIN_COLUMNS:
+        if not members or len(members) > _MAX_MEMBERS:
             return
         pending = [symbols[key] for key in members | reductions]
         while pending:  # and what nothing else reads
             for operand in pending.pop().inputs:
                 is_map = operand.op.kind == "map" and operand.shape == shape and operand.id not in self.outputs
                 is_read = any(reader not in members and reader not in reductions for reader in self.readers[operand.id])
-                if is_map and not is_read and operand.id not in members and len(members) <= MAX_MADE // MIN_COLUMNS:
+                if is_map and not is_read and operand.id not in members and len(members) <= _MAX_MEMBERS:
                     members.add(operand.id)
                     pending.append(operand)
         if self._is_served(members, reductions, shape):

@@ -59,8 +59,8 @@ class Grouping(GroupOrder):
         refused: ids of matmuls that must not start an attention.
         in_pass, cut: ids of symbols that the pass that reduces them should store, and of reductions whose group has no other
             pass (`passes.py`).
-        shares_parts: whether parts of a concatenation that one kernel stores are evaluated for all its lanes, and not for
-            those that choose them: what they have in common is computed once.
+        shares_parts: whether computed parts of a concatenation that one kernel stores are evaluated for all its lanes, and not
+            for those that choose them: what they have in common is computed once.
     """
 
     def __init__(

@@ -4,8 +4,8 @@
                           one shuffle of each of them, within 16 bytes, and two `or`s
 
 Both halves of a register hold such a group of their own, so that no shuffle crosses them. Every second byte is half of a number
-of 16 bits, and every second one of these of 32. Nothing beyond the last element is read, at the end of
-a row that is known either. Under other masks elements are read one by one, or by the gathers of AVX-512.
+of 16 bits, and every second one of these of 32. Nothing beyond the last element is read. Of the first lanes alone, as at the
+end of a row, shorter vectors are loaded so; under other masks elements are read one by one, or by the gathers of AVX-512.
 """
 
 from __future__ import annotations

@@ -19,12 +19,20 @@ from ..scratch.unwritten_lanes import clear_unwritten
 from .combine import Combine
 from .extremes import EXTREMES, IDEMPOTENT, extreme_of, halves, propagates, tree
 
-SETS, LONG_SUM = 4, 64
+_SETS, _LONG_SUM = 4, 64
 """Sets of sums, and the vectors from which on they take turns."""
-PIECE = 1024
+_PIECE = 1024
 """Elements of a long row whose sum is added to that of the others: n equal terms, taken one by one, err by n ulp."""
 _ALTERNATING = 8
 """The fewest vectors of a row of which two are reduced at a time: the last two are not full."""
+MAX_TERMS = 8
+"""The most that each of several rows may compute: vectors, times what an element of them costs."""
+_MAX_IN_LANES = {2: 7, 4: 3, 8: 10}
+"""The most elements of rows that have a lane each, by the bytes of one; of 8 bytes, but for 4, 7 and 8, which fill a vector."""
+_ELEMENTS = ("f32", "f64", "i32", "i64", "f16", "bf16")
+"""What fills registers with lanes of 32 or 64 bits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rest:
     """The value of a block from `limit` on along the reduced axis.
@@ -35,7 +43,6 @@ class Rest:
     value: Node
     limit: V
     neutral: V
-
     zero: V | None
 
     @property
@@ -121,7 +128,7 @@ def reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine: 
                 new = [f.select(mask, a, b) for a, b in zip(new, acc, strict=True)]
             return [*state[len(acc) :], *new]
 
-        unroll, taken = copies_of(nests, sources, shape[axis] // n, kind)
+        unroll, taken = _copies(nests, sources, shape[axis] // n, kind)
         unroll = max(1, unroll // (n // flag_lanes))
         if starts is not None:
             first = [f.splat(v, n) for v in starts]
@@ -130,8 +137,8 @@ def reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine: 
                 first.append(carried(ev, const(True, vector("i1", flag_lanes))))
             width, pieces = len(first), None
             sets = range(0, width * taken, width)
-            if shape[axis] >= 2 * PIECE and set(combine.kinds or ()) == {"arith.addf"}:
-                pieces = Pieces(PIECE, lambda a, b, _: [v for i in sets for v in merge(a[i : i + width], b[i : i + width])])
+            if shape[axis] >= 2 * _PIECE and set(combine.kinds or ()) == {"arith.addf"}:
+                pieces = Pieces(_PIECE, lambda a, b, _: [v for i in sets for v in merge(a[i : i + width], b[i : i + width])])
             found = vector_loop(ev, shape[axis], bounds, axis, n, unroll, body, first * taken, pieces=pieces)
             copies = [each[i : i + width] for each in found for i in sets]
         else:  # no neutral element known: start from the first vector of the (unmasked) block
@@ -152,7 +159,7 @@ def reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine: 
 
     def finish(coordinates: Sequence[Coordinate | None]) -> list[V]:
         found = row(coordinates)
-        result = extreme_of(nests, found, str(kind)) if extreme else across_lanes(nests, found, combine)
+        result = extreme_of(nests, found, str(kind)) if extreme else _across_lanes(nests, found, combine)
         if rest is not None:
             here = tuple(ORIGIN if d == axis else c for d, c in enumerate(coordinates))
             result = [absorb(nests, result[0], rest, shape[axis], here, combine)]
@@ -170,14 +177,6 @@ def reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine: 
             _reduce_together(nests, stack, sources, axis, combine, limits, memories[0], kept, n, row, finish)
     keep_values(nests, saved, bounds, wanted)
     return result
-
-
-MAX_TERMS = 8
-"""The most that each of several rows may compute: vectors, times what an element of them costs."""
-_MAX_IN_LANES = {2: 7, 4: 3, 8: 10}
-"""The most elements of rows that have a lane each, by the bytes of one; of 8 bytes, but for 4, 7 and 8, which fill a vector."""
-_ELEMENTS = ("f32", "f64", "i32", "i64", "f16", "bf16")
-"""What fills registers with lanes of 32 or 64 bits."""
 
 
 def _is_reduced_together(
@@ -293,18 +292,18 @@ def keep_values(
         nests.spill(node, memory, (*bounds, *[bound for bound in wanted if not nests.unread(node, bound)]))
 
 
-def copies_of(nests: LoopNests, sources: Sequence[Node], vectors: int, kind: str | None) -> tuple[int, int]:
+def _copies(nests: LoopNests, sources: Sequence[Node], vectors: int, kind: str | None) -> tuple[int, int]:
     """Returns how many vectors an iteration takes, each with sums of its own, and how many sets of those take turns.
 
     Where vectors are short, so are a register's sums, and each of them long: sums of floats then have as many sets, which take
     no time, as keep the error of that of an AVX-512 processor.
     """
     short = nests.ev.target.has_short_vectors and len(sources) == 1 and kind in ("arith.addf", "arith.addi")
-    unroll = nests.unroll(sources, vectors, SETS * 2 if short and sum(cost(source) for source in sources) <= SETS else SETS)
-    return unroll, SETS if short and unroll == 1 and kind == "arith.addf" and vectors >= LONG_SUM else 1
+    unroll = nests.unroll(sources, vectors, _SETS * 2 if short and sum(cost(source) for source in sources) <= _SETS else _SETS)
+    return unroll, _SETS if short and unroll == 1 and kind == "arith.addf" and vectors >= _LONG_SUM else 1
 
 
-def across_lanes(nests: LoopNests, values: list[V], combine: Combine) -> list[V]:
+def _across_lanes(nests: LoopNests, values: list[V], combine: Combine) -> list[V]:
     f = nests.ev.f
     n = max(lanes(v.type) for v in values)
     values = [f.splat(v, n) for v in values]

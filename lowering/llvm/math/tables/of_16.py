@@ -172,20 +172,8 @@ LOG2_AT_LOW = (
     0.0,
 )
 
-# (log2(1 + r) - (r - r^2/2) / ln2) / r^3, -1/31.5 <= r <= 1/16, 2^-61.9 of log2
-LOG2_STEP = (
-    0.48089834696298955,
-    -0.3606737602225475,
-    0.2885390081692678,
-    -0.24044917214200298,
-    0.20609929135668234,
-    -0.18033867603070633,
-    0.16032426753812992,
-    -0.1436177047948805,
-    0.11345019782584297,
-)
-
-# the same, 2^-67.5 of log2, for powers: the first coefficient in two parts, and the others
+# (log2(1 + r) - (r - r^2/2) / ln2) / r^3, -1/31.5 <= r <= 1/16, 2^-67.5 of log2: the first coefficient in two
+# parts, and the others
 LOG2_THIRD = (0.4808983469629877, 4.066485663963221e-18)
 
 LOG2_FROM_FOURTH = (

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from joinery.lowering.llvm.host.reduce.groups_of_rows import ROWS
 
+from .....support.one_array import run
+
 SHAPES = [(9, 3, 64), (16, 3, 100), (17, 2, 127), (ROWS * 4, 5, 784), (33, 4, 257), (64, 3, 1000)]
 REDUCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "sum": (jn.sum, np.sum),
@@ -20,13 +22,6 @@ REDUCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "all": (lambda x, axis: jn.all(x > -2, axis=axis), lambda x, axis: (x > -2).all(axis=axis)),
 }
 TARGETS = [None, "x86-64-v3"]
-
-
-def run(make: Callable[..., Any], x: np.ndarray, shape: Any = None, **options: Any) -> Any:
-    graph = jn.Graph("g", [jn.TensorType(x.dtype.name, shape or x.shape, "x")])
-    found = make(graph.inputs[0])
-    graph.output(*(found if isinstance(found, tuple) else (found,)))
-    return jn.compile(graph, device="cpu", **options)(x)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import joinery as jn
@@ -10,17 +9,12 @@ import numpy as np
 import pytest
 from joinery.lowering.llvm.host.reduce.inner import MAX_TERMS
 
+from .....support.one_array import run
+
 COLUMNS = [2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 20, 31, 33, 50, 64, 16 * MAX_TERMS - 1]
 ROWS = [1, 15, 16, 37]
 DTYPES = ["float32", "float64", "int32", "int64"]
 TARGETS = [None, "x86-64-v3"]
-
-
-def run(make: Callable[..., Any], x: np.ndarray, shape: Any = None, **options: Any) -> Any:
-    graph = jn.Graph("g", [jn.TensorType(x.dtype.name, shape or x.shape, "x")])
-    found = make(graph.inputs[0])
-    graph.output(*(found if isinstance(found, tuple) else (found,)))
-    return jn.compile(graph, device="cpu", **options)(x)
 
 
 def reductions(x: Any) -> tuple[Any, ...]:
