@@ -270,8 +270,9 @@ Every operation of a graph is a row of the op table (`graph/ops/table.py`). The 
 - **ONNX**: the operator of the same meaning and its first such version. **error**: of compiled code, [see below](#errors).
 
 Operands are symbols, NumPy arrays (strong: they promote) or scalars of Python or NumPy (weak: they take the tensor's dtype
-where their kind allows it; rule set "numpy" takes NumPy scalars for strong). Integers wrap. Division by zero, shifts beyond
-the width and conversions out of range are defined and never trap. Mistakes raise `UserError` at the line that made them.
+where their kind allows it; rule set "numpy" takes NumPy scalars for strong; where a condition selects between two scalars,
+those of NumPy are strong unless they are of its default dtypes). Integers wrap. Division by zero, shifts beyond the width and
+conversions out of range are defined and never trap. Mistakes raise `UserError` at the line that made them.
 """
 
 SUGAR_INTRO = """## Functions made of several operations

@@ -34,7 +34,7 @@ from .ops.table import OPS, op_named
 from .promote.casts import CastEntry, LossAction, Policy, check_actions, check_policy, enforce
 from .promote.chains import tell
 from .promote.complex_operands import by_parts, with_parts
-from .promote.operands import promote
+from .promote.operands import kept_dtypes, promote
 from .protocols import Growing, SymbolLike, TensorLike, WrittenOperand
 from .reference.budget import Budget
 from .symbol import Symbol
@@ -308,7 +308,7 @@ class Graph(Nesting, NeverCurrent):
         values: list[Symbol | Scalar] = []
         written: list[_Written] | None = None
         key: list[Hashable] = [row, dtype]
-        for operand in operands:
+        for operand in kept_dtypes(self.constant, row, operands):
             if type(operand) is Symbol and operand.graph is self:
                 values.append(self.symbols[operand.id])  # not an alias
                 key.append(operand.dtype)

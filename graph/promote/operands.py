@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeGuard
+
+import numpy as np
 
 from ...promotion.dtype import DType, string
 from ...promotion.errors import UnsupportedError, UserError
-from ...promotion.result_rules import Promotion
+from ...promotion.literals import is_numpy_scalar, is_scalar
+from ...promotion.result_rules import SELECT, Promotion
 from ...promotion.rules import RuleSet
 from ..errors import compose
 from ..ops.opdef import VARIADIC, OpDef
-from ..protocols import WrittenOperand
+from ..protocols import TensorLike, WrittenOperand
+
+_DEFAULTS = frozenset({np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.float64)})
+"""The dtypes of NumPy scalars that nobody need have chosen, for functions return them."""
+
+
+def kept_dtypes(
+    constant: Callable[[np.generic], TensorLike], row: OpDef, operands: Sequence[TensorLike]
+) -> Sequence[TensorLike]:
+    """Return the operands of an op, with constants for NumPy scalars between which a condition selects.
+
+    `where(x > 127, np.uint8(255), np.uint8(0))` is of dtype uint8: there is no tensor whose dtype these scalars
+    could take, and somebody chose theirs. A scalar of one of NumPy's default dtypes stays weak.
+    """
+    if row.promote is not SELECT or len(operands) != 3:
+        return operands
+    branches = operands[1:]
+    if not all(is_numpy_scalar(branch) or is_scalar(branch) for branch in branches):
+        return operands
+    return [operands[0], *(constant(branch) if _is_chosen(branch) else branch for branch in branches)]
+
+
+def _is_chosen(value: TensorLike) -> TypeGuard[np.generic]:
+    if not is_numpy_scalar(value) or value.dtype in _DEFAULTS:
+        return False
+    dtype = DType.from_numpy(value.dtype)
+    return dtype.has_arithmetic and not dtype.is_complex
 
 
 def promote(rules: RuleSet, row: OpDef, values: Sequence[WrittenOperand], dtype: DType | None, label: str) -> Promotion:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ...promotion.dtype import DType
 from ...promotion.errors import UserError
-from ...promotion.literals import Operand, Scalar, is_scalar
+from ...promotion.literals import Operand, Scalar, is_numpy_scalar, is_scalar
 from ...promotion.rules import RuleSet, ZeroDim, dtype_of
 from ..functions.names.aliases import did_you_mean
 from ..functions.names.exports import EXPORTS, public
@@ -32,9 +34,9 @@ def result_type(op: str, *operands: Operand | ZeroDim, rules: str | RuleSet = "m
         hint = did_you_mean(str(op), EXPORTS) or f"known: {', '.join(EXPORTS)}"
         raise UserError(f"result_type: there is no operation {op!r}; {hint}")
     graph = Graph("result_type", semantics=rules)
-    arguments: list[Symbol | Scalar] = []
-    for operand in map(graph.rules.weakened, operands):
-        if is_scalar(operand):
+    arguments: list[Symbol | Scalar | np.generic] = []
+    for operand in operands:
+        if is_scalar(operand) or (is_numpy_scalar(operand) and graph.rules.numpy_scalars == "weak"):
             arguments.append(operand)
         else:
             small = isinstance(operand, ZeroDim)

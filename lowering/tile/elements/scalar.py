@@ -106,7 +106,7 @@ def emit(call: Call, operands: Sequence[SSAValue]) -> SSAValue:
     text = _realisation(call)
     if call.op == "sum_of_four":
         return a.sum_of_four(b, operands, sources[0], int(str(call.attrs["k"])))
-    known = _with_known_exponent(call, operands) if call.op == "pow" else None
+    known = _with_known_number(call, operands) if call.op == "pow" else None
     result = known if known is not None else _emit_text(call, text, operands)
     if call.dtype.name == "tensor_float32" and call.op not in _EXACT:
         result = round_tensor_float32(b, result)
@@ -167,9 +167,12 @@ def _emit_text(call: Call, text: str, operands: Sequence[SSAValue]) -> SSAValue:
     raise InternalError(f"tile: {call.op} with {len(operands)} operands is realised as {text!r}")
 
 
-def _with_known_exponent(call: Call, operands: Sequence[SSAValue]) -> SSAValue | None:
-    """Emits x ** n for a small constant n as products and square roots; returns None for others."""
-    exponent, dtype = call.literals[1], call.sources[0]
+def _with_known_number(call: Call, operands: Sequence[SSAValue]) -> SSAValue | None:
+    """Emits x ** n for a small constant n as products and square roots, b ** x for a constant b as a power of two; returns
+    None for others."""
+    (base, exponent), dtype = call.literals, call.sources[0]
+    if dtype.is_float and exponent is None and base is not None and powers.has_logarithm(base):
+        return powers.power_of_known(call.builder, float(base), operands[1], dtype)
     if exponent is None or dtype.is_bool:
         return None
     if dtype.is_float:

@@ -136,6 +136,32 @@ def test_scalars_that_meet_nothing_keep_their_dtype(make: Make) -> None:
     assert graph.outputs[0].dtype is jn.float64
 
 
+@pytest.mark.parametrize("semantics", ["max", "jax", "torch", "exact", "numpy"])
+def test_scalars_between_which_a_condition_selects_keep_a_dtype_that_was_chosen(make: Make, semantics: str) -> None:
+    (x,) = make(("uint8", (4,)), semantics=semantics).inputs
+    for low, high in [
+        (np.uint8(0), np.uint8(255)), (np.uint8(0), 255), (0, np.int16(-3)), (np.float16(0.5), 2),
+        (np.int8(-1), np.int16(1)), (np.float32(0), np.float16(1)), (np.uint64(1), np.uint64(2)),
+    ]:  # fmt: skip
+        assert jn.where(x > 127, high, low).dtype.numpy == np.where(np.zeros(4, bool), high, low).dtype
+    assert jn.where(x > 127, ml_dtypes.bfloat16(1), ml_dtypes.bfloat16(0)).dtype is jn.bfloat16
+    assert jn.where(x > 127, np.uint8(255), x).dtype is jn.uint8
+
+
+def test_scalars_of_default_dtypes_stay_weak_between_themselves(make: Make) -> None:
+    (x,) = make(("float32", (4,))).inputs
+    assert jn.where(x > 0, np.sqrt(2), np.float64(0)).dtype is jn.float32
+    assert jn.where(x > 0, np.sqrt(2), np.float16(0)).dtype is jn.float16
+    assert jn.where(x > 0, np.uint8(2), np.int64(3)).dtype is jn.uint8
+    assert jn.where(x > 0, np.bool_(True), np.bool_(False)).dtype is jn.bool
+    with pytest.raises(jn.UserError, match="literal 300 does not fit uint8"):
+        jn.where(x > 0, np.uint8(2), np.int64(300))
+    assert jn.result_type("where", "bool", np.uint8(1), np.uint8(0)) is jn.uint8
+    assert jn.result_type("where", "bool", np.float64(1), np.float64(0), rules="numpy") is jn.float64
+    with pytest.raises(jn.UserError, match="no joinery dtype"):
+        jn.where(x > 0, np.uint8(1), np.datetime64(1, "s"))
+
+
 def test_why_tells_that_a_numpy_scalar_was_weak_or_strong(make: Make) -> None:
     (x,) = make(("float32", (2,))).inputs
     text = (x / np.sqrt(64)).why()

@@ -1,12 +1,13 @@
-"""Powers with a known exponent, against exact powers of fractions and C's results for zeros, infinities and NaN."""
+"""Powers with a known exponent or base, against exact powers of fractions and C's results for zeros, infinities and NaN."""
 
 import math
 from fractions import Fraction
 
 import joinery as jn
+import mpmath
 import numpy as np
 import pytest
-from joinery.lowering.tile.elements.powers import is_multiplied_out
+from joinery.lowering.tile.elements.powers import has_logarithm, is_multiplied_out
 from joinery.promotion.dtype import DType
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
@@ -85,7 +86,7 @@ def test_results_are_close_to_the_exact_ones(body, name, exponent):
             continue
         unit = max(least, Fraction(2) ** (_exponent(truth) - bits + 1))
         is_small = truth < least * 2 ** (2 * bits)  # what roundings lost underflows
-        allowed = Fraction(3, 2) if exponent == -0.5 or is_small else Fraction(3, 5)
+        allowed = Fraction(3, 2) if exponent in (-0.5, 3.0) or is_small else Fraction(3, 5)
         assert abs(abs(Fraction(y)) - truth) <= allowed * unit, (x, y)
         checked += 1
     assert checked > 300
@@ -128,8 +129,61 @@ def test_other_exponents_give_what_c_gives(body, exponent):
         np.testing.assert_allclose(found, expected.astype(np.float32), rtol=2.5e-7)
 
 
+BASES = [2.0, 0.5, 4.0, 10.0, 0.1, math.e, 1.05, 1.001, 0.999, 2.0**-64, 2.0**64, 3e-19]
+
+
+@pytest.mark.one_in(7)
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("name", FLOATS)
+def test_powers_of_a_known_base_are_close_to_the_exact_ones(body, name, base):
+    dtype = DType(name)
+    limits = np.finfo(np.float32) if name == "bfloat16" else np.finfo(dtype.numpy)
+    with np.errstate(over="ignore"):
+        base = float(np.array(base).astype(dtype.numpy))
+    if not (has_logarithm(base) and limits.smallest_normal <= base <= limits.max):
+        pytest.skip("the base is no number of the dtype that has a logarithm here")
+    bits = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}[name]
+    rng = np.random.default_rng(11)
+    end = float(np.log2(limits.max)) / abs(math.log2(base))
+    small = (-1 if base > 1 else 1) * (bits + float(-np.log2(limits.smallest_normal))) / abs(math.log2(base))
+    with np.errstate(over="ignore"):
+        values = np.array([
+            *SPECIAL, *rng.uniform(-end, end, 300), *rng.uniform(-1, 1, 100), *(rng.uniform(0.99, 1.01, 200) * end),
+            *(-rng.uniform(0.99, 1.01, 200) * end), *(rng.uniform(0.8, 1.02, 200) * small), limits.max, -limits.max,
+            limits.smallest_normal,
+        ]).astype(dtype.numpy)  # fmt: skip
+    b = body(i=len(values))
+    b.store(b.op("pow", b.const(base, dtype), b.load(values, ["i"])), ["i"])
+    found = b.run()[0].astype(np.float64)
+    for x, y in zip(values.astype(np.float64), found, strict=True):
+        if not math.isfinite(x) or x == 0:
+            with np.errstate(all="ignore"):
+                np.testing.assert_equal(y, np.float_power(base, x))
+            continue
+        with mpmath.workprec(160):
+            truth = mpmath.power(mpmath.mpf(base), mpmath.mpf(x))
+            if math.isinf(y):
+                assert truth >= mpmath.mpf(float(limits.max)) * (1 - mpmath.mpf(2) ** -bits), x
+                continue
+            exponent = int(mpmath.floor(mpmath.log(truth, 2)))
+            unit = mpmath.mpf(2) ** max(exponent - bits + 1, int(np.log2(limits.smallest_normal)) - bits + 1)
+            assert abs(mpmath.mpf(float(y)) - truth) <= mpmath.mpf(1.5) * unit, (x, y, truth)
+
+
+def test_other_bases_are_no_powers_of_two():
+    assert not any(map(has_logarithm, [0.0, -0.0, -2.0, 1.0, 1.0005, 2.0**-65, 2.0**65, math.inf, -math.inf, math.nan]))
+    assert all(map(has_logarithm, BASES))
+
+
 @pytest.mark.parametrize(("exponent", "calls"), [(7.0, False), (2.5, False), (2.25, True)])
 def test_a_known_exponent_calls_no_function(exponent, calls):
     graph = jn.Graph("g", [jn.TensorType(jn.float32, (100,), "x")])
     graph.output(graph.inputs[0] ** exponent)
+    assert ("math.powf" in jn.compile(graph, device="cpu", cache=False).kernels[0].ttir) is calls
+
+
+@pytest.mark.parametrize(("base", "calls"), [(2.0, False), (10.0, False), (-2.0, True), (1.0, True), (0.0, True)])
+def test_a_known_base_calls_no_power(base, calls):
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, (100,), "x")])
+    graph.output(base ** graph.inputs[0])
     assert ("math.powf" in jn.compile(graph, device="cpu", cache=False).kernels[0].ttir) is calls
