@@ -20,6 +20,7 @@ from .gc_paused import gc_paused
 from .graph_passes.byte_functions import with_byte_tables
 from .graph_passes.channels_last import keep_channels_last
 from .graph_passes.expand import expand
+from .graph_passes.parts.borders import with_borders_apart
 from .graph_passes.parts.columns_apart import with_columns_apart
 from .graph_passes.weight_packing import ConstantLayout
 from .graph_passes.whole_lines import WholeLines
@@ -56,7 +57,7 @@ def tile_graph(graph: Graph, backend: Backend[L], options: Options) -> Tiled:
 
 def expanded(graph: Graph, lines: WholeLines) -> Expanded:
     """Expands the graph into primitive operations, looks functions of bytes up, computes short rows by columns, keeps channels
-    last, and makes complex128 values pairs of uint64.
+    last, takes borders apart, and makes complex128 values pairs of uint64.
 
     A graph with loops or branches is divided first, and each of its parts expanded. lines: as for `expand`.
     """
@@ -66,7 +67,8 @@ def expanded(graph: Graph, lines: WholeLines) -> Expanded:
     made = with_byte_tables(expand(graph, lines), lines.tables)
     if lines.columns:
         made = with_columns_apart(made, lines.short_rows)
-    return Expanded(graph, *split_complex128(keep_channels_last(made)))
+    made = keep_channels_last(made)
+    return Expanded(graph, *split_complex128(with_borders_apart(made) if lines.sorted_bytes else made))
 
 
 def scheduled(expanded: Expanded, in_tiles: bool = False, stores_repeated: bool = False) -> Scheduled:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
@@ -18,6 +17,7 @@ from ..nest import Buffer, BufferKind, Nest
 from .body import NeedsBufferError
 from .fusion.grouping import Grouping
 from .fusion.passes import in_one_pass
+from .fusion.shared_borders import shared_borders
 from .fusion.storage import assign_storage
 from .fusion.turned_joins import turned_joins
 from .groups import Group
@@ -132,7 +132,7 @@ def schedule(graph: Graph, apart: Collection[int] = (), stores_repeated: bool = 
     """
     symbols = graph.symbols
     outputs = [symbol.id for symbol in graph.outputs]
-    forced = {*apart, *(_shared_borders(symbols) if stores_repeated else ())}
+    forced = {*apart, *(shared_borders(symbols) if stores_repeated else ())}
     refused: set[int] = set()
     repeated: set[int] = set()
     in_pass: set[int] = set()
@@ -180,14 +180,6 @@ def _is_new(found: Sequence[set[int]], known: Sequence[set[int]]) -> bool:
     for some, others in zip(found, known, strict=True):
         others |= some
     return is_new
-
-
-def _shared_borders(symbols: Sequence[Symbol]) -> set[int]:
-    """Returns the symbols padded with elements of their own that several others read, as the taps of a filter do: each of these
-    would pick every element by its position."""
-    padded = {symbol.id for symbol in symbols if symbol.op.name == "pad" and symbol.attrs.get("mode", "constant") != "constant"}
-    readers = Counter(operand.id for symbol in symbols for operand in symbol.inputs if operand.id in padded)
-    return {key for key, count in readers.items() if count > 1}
 
 
 def _break_up(grouping: Grouping, misfit: MisfitError, forced: set[int], refused: set[int]) -> None:

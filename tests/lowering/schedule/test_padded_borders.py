@@ -21,7 +21,7 @@ def test_taps_of_a_filter(mode: str, shape: tuple[int | str, ...]) -> None:
     total = sum(factor * expected[:, start : columns + start] for start, factor in enumerate((1, 2, 3, 2, 1)))
     model = jn.compile(graph, device="cpu")
     np.testing.assert_allclose(model(x), total, rtol=1e-5, atol=1e-5)
-    assert len(model.kernels) == 2
+    assert len(model.kernels) == (2 if isinstance(shape[1], str) else 4)  # of known sizes each part is copied
 
 
 def test_zeros_and_what_one_reads_are_computed_where_they_are_read() -> None:
