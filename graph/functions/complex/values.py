@@ -15,7 +15,9 @@ from .parts import parts_of, whole
 def _complex_of(op: str, x: TensorLike) -> Symbol:
     symbol = symbol_of(op, x)
     if not symbol.dtype.is_complex:
-        raise mistake(op, f"not defined for {symbol.dtype}", (symbol,), "complex64 or complex128", "joinery.complex(x, 0.0)")
+        is_pair = symbol.shape[-1:] == (2,)  # as transforms return them
+        fix = "of pairs, joinery.complex(x[..., 0], x[..., 1])" if is_pair else "joinery.complex(x, 0.0)"
+        raise mistake(op, f"not defined for {symbol.dtype}", (symbol,), "complex64 or complex128", fix)
     return symbol
 
 

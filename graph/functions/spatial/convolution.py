@@ -15,7 +15,7 @@ from ...ops.opdef import accumulator
 from ...ops.shape import window_count
 from ...protocols import TensorLike
 from ...symbol import Symbol
-from ...types import shape_text
+from ...types import Shape, shape_text
 from ..building import apply, symbol_of
 from ..creation import ones
 from ..joining import pad
@@ -158,7 +158,8 @@ def _conv(
     depth, filters = factors.shape[-2:]
     if groups < 1 or value.shape[-1] != depth * groups or (isinstance(filters, int) and filters % groups):
         what = f"{value.shape[-1]} channels in {groups} groups, a kernel of {depth} channels to {filters}"
-        raise mistake(op, what, both, "channels / groups in the kernel, whose results the groups divide", "check groups=")
+        expected = "channels / groups in the kernel, whose results the groups divide"
+        raise mistake(op, what, both, expected, _layout_fix(value.shape, factors.shape, groups))
     sizes = tuple([int(size) for size in factors.shape[:-2]])  # type: ignore[arg-type]
     strides = numbers_per_axis(op, both, "stride", stride, spatial)
     dilations = numbers_per_axis(op, both, "dilation", dilation, spatial)
@@ -166,6 +167,18 @@ def _conv(
     counts = [window_count(*each) for each in zip(wide.shape[1:-1], sizes, strides, dilations, strict=True)]
     result = convolved(wide, factors, counts, strides, dilations, groups)
     return result if bias is None else apply("add", result, bias)
+
+
+def _layout_fix(value: Shape, kernel: Shape, groups: int) -> str:
+    """Return what to do about channels that do not fit the kernel: permute what has them first, as other libraries do."""
+    space, sides = tuple(range(2, len(value))), (value[1], value[-1])
+    is_square = len(set(kernel[2:])) == 1 and kernel[0] != kernel[1]
+    are_last = kernel[-2] * groups in sides and not (is_square and kernel[1] * groups in sides)
+    depth = kernel[-2] if are_last else kernel[1]
+    turned = [f"x.permute({(0, *space, 1)})"] if value[1] == depth * groups else []
+    if not are_last and depth * groups in sides:
+        turned.append(f"kernel.permute({(*space, 1, 0)})")
+    return f"channels come last here: {', '.join(turned)}" if turned else "check groups="
 
 
 def _padded(x: Symbol, pairs: Sequence[tuple[Extent, Extent]], value: float) -> Symbol:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from typing import Any
 
 import joinery as jn
@@ -168,3 +169,17 @@ def test_mistakes(call: Any, message: str) -> None:
     graph = jn.Graph("g", [jn.TensorType(jn.float32, (1, 6, 6, 4), "x")])
     with pytest.raises(UserError, match=f"(?s){message}"):
         call(graph.inputs[0])
+
+
+@pytest.mark.parametrize(("shape", "kernel", "fix"), [
+    ((1, 3, 9, 8), (16, 3, 3, 3), "channels come last here: x.permute((0, 2, 3, 1)), kernel.permute((2, 3, 1, 0))"),
+    ((1, 32, 9, 8), (16, 32, 3, 3), "channels come last here: x.permute((0, 2, 3, 1)), kernel.permute((2, 3, 1, 0))"),
+    ((1, 3, 9, 8), (3, 3, 3, 16), "channels come last here: x.permute((0, 2, 3, 1))"),
+    ((1, 9, 8, 4), (16, 4, 3, 3), "channels come last here: kernel.permute((2, 3, 1, 0))"),
+    ((1, 16, 100), (32, 16, 5), "channels come last here: x.permute((0, 2, 1)), kernel.permute((2, 1, 0))"),
+    ((1, 9, 8, 5), (3, 3, 4, 16), "check groups="),
+])  # fmt: skip
+def test_channels_that_come_first_are_told_of(shape: Any, kernel: Any, fix: str) -> None:
+    graph = jn.Graph("g", [jn.TensorType("float32", shape, "x"), jn.TensorType("float32", kernel, "k")])
+    with pytest.raises(jn.UserError, match=re.escape(f"fix: {fix}")):
+        jn.conv(*graph.inputs)
