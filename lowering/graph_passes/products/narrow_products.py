@@ -20,7 +20,12 @@ MAX_SIDE = 4
 """The most rows and columns of a matrix that many rows are multiplied with, if each lane has a row."""
 MAX_STEPS, MAX_REACH, REGISTER = 8, 3, 64
 """The most steps of a sum of which each lane has an element; the most for each column, as lanes read from as many registers of
-memory; and the bytes of a register, which rows have less of, and small matrices not more."""
+memory; and the bytes of a register, which rows have less of."""
+MAX_RESULTS, MAX_PRODUCTS, WIDE_COLUMNS = 64, 120, 16
+"""The most elements of each of many small results; the most products for one of float64 whose rows do not divide registers, as
+each register has places of its own then; and columns of which rows of more than `MAX_REACH` steps fill registers as blocks."""
+MAX_ROWS, MAX_COLUMN_STEPS, MAX_MATRIX_BYTES = 12, 6, 144
+"""The most rows, steps and bytes of matrices that are multiplied with one column each."""
 FEW_STEPS, MIN_RESULTS, MAX_FACTORS = 6, 1024, 1 << 14
 """The most steps of a product of any shape that is a sum of products where rows of few elements are computed one by one, the
 fewest results of a single one, and the most elements of a right operand, which each row reads."""
@@ -66,15 +71,20 @@ def _is_of_short_rows(itemsize: int, left: Shape, right: Shape) -> bool:
 
 
 def _is_of_small_matrices(symbol: Symbol, left: Shape, right: Shape) -> bool:
-    """Returns whether a product is one of many pairs of matrices, of which a register holds several results."""
+    """Returns whether a product is one of many pairs of small matrices, of which a few registers hold the result."""
     if len(left) != len(right) or len(left) < 3 or not _are_many(left[-3]) or left[:-2] != right[:-2]:
         return False
     rows, steps, columns = *left[-2:], right[-1]
     if not isinstance(rows, int) or not isinstance(steps, int) or not isinstance(columns, int):
         return False
-    sides = [side for side in (rows, columns) if side > 1]
-    few = 2 <= rows * columns <= REGISTER // symbol.dtype.itemsize
-    return few and 1 <= steps <= MAX_REACH * min(sides)
+    if columns == 1:
+        is_small = 2 <= rows <= MAX_ROWS and steps <= MAX_COLUMN_STEPS and min(rows, steps) <= MAX_REACH
+        return is_small and 1 <= rows * steps * symbol.dtype.itemsize <= MAX_MATRIX_BYTES
+    if not 2 <= columns <= rows * columns <= MAX_RESULTS or (columns >= WIDE_COLUMNS and steps > MAX_REACH):
+        return False
+    is_even = symbol.dtype is float32 or columns & (columns - 1) == 0
+    least = columns if rows == 1 else min(rows, columns)
+    return 1 <= steps <= MAX_REACH * least and (is_even or rows * steps * columns <= MAX_PRODUCTS)
 
 
 def _is_of_few_steps(symbol: Symbol, left: Shape, right: Shape) -> bool:
