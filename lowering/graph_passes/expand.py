@@ -4,7 +4,7 @@ symbols.
 There are two passes. The first copies the graph, replacing every composite by its expansion (`OpDef.expand`),
 every long reduction to few values by two shorter ones, those over stacks by operations on the pieces, products
 with few results and long sums, running sums of long rows and sums at few positions by those of parts, products of
-one row with converted weights by sums, rows of palettes by their columns, concatenations of a value with itself by
+one row with converted weights or with one column by sums, rows of palettes by their columns, concatenations of a value with itself by
 views, products of int8 that were made int32 first by products of int8, whose sums are int32 anyway, and arctangents
 of ratios by their shorter form. The second gives equal symbols one node (hash-consing by op, operands, attributes and
 dtype), so that expansions share what they have in common, and drops what no output needs. Inputs, weights, checks,
@@ -35,6 +35,7 @@ from .parts.palettes import is_of_palette, picked_by_column
 from .parts.stacks import reduced_piece_by_piece, reductions_of_stacks
 from .products.computed_rows import is_row_of_computed, is_row_of_transposed, product_with_column, sum_of_row
 from .products.grouped_convolutions import is_narrow_in_groups, sum_over_planes
+from .products.inner_products import is_inner_product, sum_of_inner
 from .products.narrow_products import is_narrow, sum_of_products
 from .ratios import is_arctangent_of_ratio
 from .sorted_lines import is_sorted_in_memory, is_sorted_whole, sorted_in_memory, sorted_whole
@@ -79,7 +80,7 @@ def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
         return True
     if not lines.columns:
         return False
-    is_row = is_row_of_computed(symbol) or is_row_of_transposed(symbol)
+    is_row = is_row_of_computed(symbol) or is_row_of_transposed(symbol) or is_inner_product(symbol)
     is_product = is_row or is_narrow(symbol, lines.short_rows) or is_narrow_in_groups(symbol)
     return is_product or _has_parts(symbol)
 
@@ -141,6 +142,8 @@ def _rewrite(
                 result = _made(sum_of_row(*operands))
             elif lines.columns and is_row_of_transposed(symbol):
                 result = _made(product_with_column(symbol, *operands))
+            elif lines.columns and is_inner_product(symbol):
+                result = _made(sum_of_inner(symbol, *operands))
             elif lines.columns and is_narrow(symbol, lines.short_rows):
                 result = _made(sum_of_products(operands[0], operands[1], lines.short_rows))
             elif lines.columns and is_narrow_in_groups(symbol):
