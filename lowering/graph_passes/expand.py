@@ -1,14 +1,14 @@
 """Expands composite ops into primitive ones: makes a new graph of the same values, without duplicate or dead
 symbols.
 
-There are two passes. The first copies the graph, replacing every composite by its expansion (`OpDef.expand`),
-every long reduction to few values by two shorter ones, those over stacks by operations on the pieces, products
-with few results and long sums, running sums of long rows and sums at few positions by those of parts, products of
-one row with converted weights or with one column by sums, rows of palettes by their columns, concatenations of a value with itself by
-views, products of int8 that were made int32 first by products of int8, whose sums are int32 anyway, and arctangents
-of ratios by their shorter form. The second gives equal symbols one node (hash-consing by op, operands, attributes and
-dtype), so that expansions share what they have in common, and drops what no output needs. Inputs, weights, checks,
-output names and the user's lines are kept.
+There are two passes. The first copies the graph, replacing every composite by its expansion (`OpDef.expand`), every long
+reduction to few values by two shorter ones, those over stacks by operations on the pieces, products with few results and
+long sums, running sums of long rows and sums at few positions by those of parts, products of one row with converted weights
+or with one column by sums, rows of palettes by their columns, concatenations of a value with itself by views, products of
+int8 that were made int32 first by products of int8, whose sums are int32 anyway, and arctangents of ratios by their shorter
+form. The second gives equal symbols one node (hash-consing by op, operands, attributes and dtype), so that expansions share
+what they have in common, and drops what no output needs. Inputs, weights, checks, output names and the user's lines are
+kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,14 @@ from .parts.long_scatters import counts_from_0_on, is_long_scatter, scatter_in_p
 from .parts.narrow_columns import is_of_narrow_columns, reduced_in_wide_columns
 from .parts.palettes import is_of_palette, picked_by_column
 from .parts.stacks import reduced_piece_by_piece, reductions_of_stacks
-from .products.computed_rows import is_row_of_computed, is_row_of_transposed, product_with_column, sum_of_row
+from .products.computed_rows import (
+    is_row_of_computed,
+    is_row_of_transposed,
+    is_transposed_with_column,
+    product_with_column,
+    product_with_row,
+    sum_of_row,
+)
 from .products.grouped_convolutions import is_narrow_in_groups, sum_over_planes
 from .products.inner_products import is_inner_product, sum_of_inner
 from .products.narrow_products import is_narrow, sum_of_products
@@ -80,8 +87,8 @@ def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
         return True
     if not lines.columns:
         return False
-    is_row = is_row_of_computed(symbol) or is_row_of_transposed(symbol) or is_inner_product(symbol)
-    is_product = is_row or is_narrow(symbol, lines.short_rows) or is_narrow_in_groups(symbol)
+    is_row = is_row_of_computed(symbol) or is_row_of_transposed(symbol) or is_transposed_with_column(symbol)
+    is_product = is_row or is_inner_product(symbol) or is_narrow(symbol, lines.short_rows) or is_narrow_in_groups(symbol)
     return is_product or _has_parts(symbol)
 
 
@@ -142,6 +149,8 @@ def _rewrite(
                 result = _made(sum_of_row(*operands))
             elif lines.columns and is_row_of_transposed(symbol):
                 result = _made(product_with_column(symbol, *operands))
+            elif lines.columns and is_transposed_with_column(symbol):
+                result = _made(product_with_row(symbol, *operands))
             elif lines.columns and is_inner_product(symbol):
                 result = _made(sum_of_inner(symbol, *operands))
             elif lines.columns and is_narrow(symbol, lines.short_rows):

@@ -21,8 +21,9 @@ BLOCK, COLUMN_BLOCK = 64, 16
 LONG_BLOCK, MAX_ROW = 1024, 2048
 """Columns of a block of one row of results, and those up to which its sums are divided: a longer one is read in long pieces,
 which are enough work for threads."""
-MIN_PART = 512
-"""Steps of a part: with fewer, adding the parts up is no small part of the work."""
+MIN_PART, MIN_PART_OF_ROW = 512, 128
+"""Steps of a part: with fewer, adding the parts up is no small part of the work; fewer for one row, as whole rows of the matrix
+are then read, where threads would have a piece of each."""
 MIN_WORK, MIN_OF_VECTORS = 1 << 19, 1 << 17
 """Products of elements from which on parts pay for a second kernel, of matrices and where one operand is a vector: 10 to 20
 microseconds of one thread."""
@@ -53,7 +54,7 @@ def _parts(symbol: Symbol) -> int:
         return 1
     height, width = (1, LONG_BLOCK) if rows == 1 else (COLUMN_BLOCK if columns == 1 else BLOCK, BLOCK)
     blocks = -(-rows // height) * -(-columns // width)
-    most = min(ENOUGH // blocks, steps // MIN_PART)
+    most = min(ENOUGH // blocks, steps // (MIN_PART_OF_ROW if rows == 1 else MIN_PART))
     whole = next((parts for parts in range(most, most // 2, -1) if steps % parts == 0), 1)
     return whole if whole > 1 or not all(map(is_cut_in_place, symbol.inputs)) else max(1, most)
 

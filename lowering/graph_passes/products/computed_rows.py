@@ -2,6 +2,7 @@
 
     x (1, K) @ permute(w (N, K))            →  w @ permute(x)
     x (1, K) @ permute(cast(codes (N, K)))  →  Σ_K cast(codes) · x
+    permute(w (K, N)) @ x (K, 1)            →  permute(x) @ w
 
 A product would store a converted matrix transposed first, of which each element is read once. A matrix in memory is read in
 whole rows as the left operand, and in pieces of rows as the right one.
@@ -55,6 +56,22 @@ def is_row_of_transposed(symbol: Symbol) -> bool:
         return False
     source = matrix.inputs[0]
     return source.op.name == "input" and len(row.shape) == 2 and row.shape[0] == 1 and matrix.shape[1] != 1
+
+
+def is_transposed_with_column(symbol: Symbol) -> bool:
+    """Returns whether a symbol is the product of a transposed matrix that is given at run time with one column."""
+    if symbol.op.name != "matmul" or symbol.dtype not in (float32, float64) or symbol.attrs["accumulate"] is not symbol.dtype:
+        return False
+    matrix, column = symbol.inputs
+    if matrix.op.name != "permute" or matrix.attrs["axes"] != (1, 0) or column.dtype is not matrix.dtype:
+        return False
+    return matrix.inputs[0].op.name == "input" and len(column.shape) == 2 and column.shape[1] == 1 and matrix.shape[0] != 1
+
+
+def product_with_row(symbol: Symbol, matrix: Symbol, column: Symbol) -> SymbolLike:
+    """Returns that product with the matrix on the right. matrix, column: the new operands."""
+    row = apply("reshape", column, shape=(1, column.shape[0]))
+    return apply("reshape", apply("matmul", row, matrix.inputs[0], **symbol.attrs), shape=symbol.shape)
 
 
 def product_with_column(symbol: Symbol, row: Symbol, matrix: Symbol) -> SymbolLike:

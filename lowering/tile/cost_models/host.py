@@ -44,6 +44,7 @@ from .axes import (
     transposed_copy,
 )
 from .columns import CHUNK, column_blocks, keeps_busy, rows_in_order, scanned_rows
+from .vectors import LOW_BLOCK, MAX_ROW, has_one_row, is_read_in_rows, whole_row
 
 PROGRAM_ELEMENTS = 1024
 """Least number of elements that a program of an elementwise or row kernel handles, if the problem has as
@@ -75,9 +76,6 @@ most sums of a block of it."""
 STREAMED_STEPS, STREAMED_PIECE = (32, 128), 1 << 15
 """The fewest and the most steps of k of such a block, and the elements of the operand that it reads before the sums of another
 row: the sums of many columns leave the first-level cache, those of few are loaded and stored too often after few steps."""
-MAX_ROW, FEW_ROWS = 16384, 32
-"""Longest rows of a matrix that its product with a vector reads whole, as they lie in memory, and the fewest rows that do in a
-cache."""
 MAX_STREAMED_COLUMNS, MIN_STREAMED_COLUMNS = 4096, 128
 LARGE_PRODUCT_ROWS, SMALL_PRODUCT_ROWS, MIN_PRODUCT_ROWS = (256, 128), 64, 32
 TILES, MIN_TILES, MIN_TILES_DEPTH = 32, 8, 64
@@ -154,6 +152,8 @@ def _default(nest: Nest, limits: HostLimits, panel: int | None) -> Schedule:
     copied = transposed_copy(nest) if template == "map" else None
     least = limits.l3_bytes if copied is None else _least_streaming(nest, copied, limits)
     streaming = template in ("map", "row", "scan") and type(traffic) is int and traffic > least
+    if template == "contract" and has_one_row(nest):
+        streaming = type(traffic) is not int or 2 * traffic > limits.l3_bytes
     group = _row_group(nest, dict(blocks), limits) if template == "contract" else 0
     lanes = False
     if template == "row" and (rows := rows_in_order(nest, dict(blocks), streaming)) is not None:
@@ -359,11 +359,12 @@ def _contract_blocks(nest: Nest, limits: HostLimits, panel: int | None) -> tuple
         columns, blocks[first.m] = WIDE_COLUMNS, min(blocks[first.m], most)
     if tiled:
         depth = min(depth, _tiles_depth(nest, first, limits))
-    row = _whole_row(nest, first, limits)
+    is_enough = _programs(nest, first, LOW_BLOCK) >= limits.threads
+    row = whole_row(nest, first, limits.l1_bytes, limits.l2_bytes, is_enough)
     if row is not None:
         depth = row
         if first.m is not None:
-            blocks[first.m] = min(blocks[first.m], max(16, MAX_ROW * 16 // depth))
+            blocks[first.m] = min(blocks[first.m], max(LOW_BLOCK, MAX_ROW * LOW_BLOCK // depth))
     if first.n is not None:
         blocks[first.n] = panel or capped(nest.axes[first.n].extent, columns)
     for product in products(nest):
@@ -388,27 +389,7 @@ def _has_few_steps(nest: Nest, product: Product) -> bool:
     """Returns whether a product has so few steps of operands that are not copied that writing its result is all of its time:
     lower blocks are the faster ones then."""
     depth = nest.axes[product.k].extent
-    return type(depth) is int and depth <= FEW_STEPS and _is_read_in_rows(nest, product)
-
-
-def _whole_row(nest: Nest, product: Product, limits: HostLimits) -> int | None:
-    """Returns the steps of k of a block of a matrix times a vector of floats, whose rows are read whole; None of others.
-
-    Each program copies the vector: rows of a matrix that is in a cache are read in pieces where that is much, or more than the
-    first-level cache has.
-    """
-    extent, depth = nest.axes[product.n].extent if product.n is not None else 1, nest.axes[product.k].extent
-    left = nest.body[nest.body[product.number].operands[0]]
-    if type(extent) is not int or extent != 1 or left.op != "load" or left.dtype.name not in ("float32", "float64"):
-        return None
-    if left.attrs["at"].coefficient(product.k) != 1 or type(depth) is not int or not PRODUCT_DEPTH < depth <= MAX_ROW:
-        return None
-    rows = rows_extent(nest, product)
-    if type(rows) is int and rows * depth * left.dtype.itemsize < 8 * limits.l2_bytes and (
-        rows < FEW_ROWS or depth * left.dtype.itemsize > limits.l1_bytes // 4
-    ):
-        return None
-    return power_of_two(depth)
+    return type(depth) is int and depth <= FEW_STEPS and is_read_in_rows(nest, product)
 
 
 def _streamed_block(nest: Nest, product: Product, limits: HostLimits) -> tuple[int, int] | None:
@@ -419,7 +400,7 @@ def _streamed_block(nest: Nest, product: Product, limits: HostLimits) -> tuple[i
     """
     rows, extent = rows_extent(nest, product), nest.axes[product.n].extent if product.n is not None else 1
     most = STREAMED_ROWS if limits.vector_bytes > SHORT_VECTOR else SHORT_STREAMED_ROWS
-    if type(rows) is not int or rows > most or not _is_read_in_rows(nest, product):
+    if type(rows) is not int or rows > most or not is_read_in_rows(nest, product):
         return None
     right, depth = nest.body[nest.body[product.number].operands[1]], nest.axes[product.k].extent
     if type(extent) is not int:
@@ -437,17 +418,9 @@ def _streamed_block(nest: Nest, product: Product, limits: HostLimits) -> tuple[i
     return columns, max(fewest if rows <= 32 else 2 * fewest, min(most, STREAMED_PIECE // columns))
 
 
-def _is_read_in_rows(nest: Nest, product: Product) -> bool:
-    """Returns whether the right operand is no constant, and floats whose rows are read as they lie."""
-    right = nest.body[nest.body[product.number].operands[1]]
-    if product.n is None or right.op != "load" or right.operands or right.dtype.name not in ("float32", "float64"):
-        return False
-    return bool(right.attrs["buffer"].kind != "constant" and right.attrs["at"].coefficient(product.n) == 1)
-
-
 def _comes_from_memory(nest: Nest, product: Product, limits: HostLimits) -> bool:
     """Returns whether a right operand is read in rows, and does not fit in the second-level cache."""
-    if not _is_read_in_rows(nest, product) or product.outer or len(products(nest)) > 1:
+    if not is_read_in_rows(nest, product) or product.outer or len(products(nest)) > 1:
         return False
     assert product.n is not None
     depth, extent = nest.axes[product.k].extent, nest.axes[product.n].extent

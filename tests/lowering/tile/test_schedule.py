@@ -289,8 +289,10 @@ def test_few_rows_take_long_pieces_of_a_matrix(body, m, n, k, columns, steps):
     assert (blocks[1], blocks[2]) == (columns, steps)
 
 
-@pytest.mark.parametrize(("m", "k", "rows", "steps"), [(4096, 4096, 64, 4096), (4096, 16384, 16, 16384), (4096, 768, 256, 1024),
-                                                       (4096, 20_000, 256, 512), (4096, 100, 256, 128)])  # fmt: skip
+@pytest.mark.parametrize(("m", "k", "rows", "steps"), [
+    (4096, 4096, 64, 4096), (4096, 16384, 16, 16384), (4096, 768, 256, 1024), (4096, 20_000, 16, 32768), (4096, 100, 256, 128),
+    (40, 4096, 64, 4096), (16, 4096, 16, 512), (4096, 70_000, 256, 512), (300, 2000, 32, 2048),
+])  # fmt: skip
 def test_rows_of_a_matrix_times_a_vector_are_read_whole(body, m, k, rows, steps):
     b = body(m=m, k=k)
     loads = [b.load(np.zeros(1, np.float32), dims, shape=[{"m": m, "k": k}[d] for d in dims]) for dims in ("mk", "k")]

@@ -34,7 +34,7 @@ from .operands import EVERYTHING, Operand, Operands, Wanted, cut, rows_of, share
 from .pairs import Pairs
 from .panels import FAR_BYTES, Panel, panel_vectors
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
-from .skinny import MAX_TOGETHER, FewColumns, SingleRow
+from .skinny import MAX_TOGETHER, FewColumns, SingleRow, rows_together
 
 FEWEST_PACKED = 12
 """The rows of the left operand from which on panels are copied whose rows lie in the same pages."""
@@ -154,9 +154,12 @@ class Dots:
 
     def _one_column(self, a: Node, b: Node, c: Node, into: Stored | None, wanted: Wanted) -> Stored | None:
         """Emits a product with one column as one of few columns, eight rows at a time; None, with nothing emitted, where rows
-        are not read in place, or vectors are so long that one row after the other is as fast."""
-        elem, fresh = _summed(c.elem), into is None
-        if not self.ev.target.has_short_vectors or elem != c.elem or (fresh and not (isinstance(c, Splat) and is_zero(c))):
+        are not read in place, or vectors of registers are so long that one row after the other is as fast: unless the column
+        fills the first-level cache, which each row would read again."""
+        elem, fresh, machine = _summed(c.elem), into is None, self.ev.target
+        is_long = 2 * a.shape[1] * memory_size_of(register_element(elem)) >= machine.l1_bytes
+        begins = not fresh or (isinstance(c, Splat) and is_zero(c))
+        if not (machine.has_short_vectors or is_long) or elem != c.elem or not begins:
             return None
         left = self.operands.direct(a, register_element(elem)) if a.elem == elem else None
         if left is None or a.shape[0] < MAX_TOGETHER or not self._is_few(1, a.shape[1], elem, least=1):
@@ -434,7 +437,9 @@ class Dots:
         wide = columns > self._widths()[0] * n and right.decoding is None and not left.gathered
         if rows == 1 and is_integer(m, 1) and wide and element in ("float", "double"):
             row = [left.pointer, left.column, right.pointer, right.row, target.pointer, j, k]
-            ev.f.call(ev.f.module.provide(SingleRow(element, n)), "void", [*row, TRUE if accumulate else FALSE])
+            fetches, between = self.nests.streaming, integer(right.row) if is_constant(right.row) else None
+            function = SingleRow(element, n, fetches, rows_together(n, element, between, fetches))
+            ev.f.call(ev.f.module.provide(function), "void", [*row, TRUE if accumulate else FALSE])
         else:
             panels.multiply(ev, factors, Region(m, j, k), accumulate)
         if missing.anything() and not finite:

@@ -1,8 +1,9 @@
 """Products of few rows or few columns, which go along the rows of a matrix as they stream from memory.
 
 A single row times a matrix that lies row by row: a panel reads 64 columns of each row, a quarter of a KiB in every page, at
-half the rate of memory. Here eight rows are added at a time to all columns of the result, which stay in the first-level cache,
-and the eight rows below are fetched into the second-level one. Each result is the same chain of fused steps along k.
+half the rate of memory. Here eight rows are added at a time to all columns of the result, which stay in the first-level cache.
+The eight rows below are fetched into the second-level one, if the matrix is larger than half of the third-level one. Each
+result is the same chain of fused steps along k.
 
 Rows times few columns: a panel broadcasts every element of the rows for few products, and most lanes of those are wasted. Here
 lanes lie along k, and each vector of a row is multiplied with one of every column. The sums of all lanes are added up at the
@@ -20,28 +21,39 @@ from ...module import Module
 from ...values import V, i64, vector, zero
 from ..loops.coordinates import memory_size_of
 
-TOGETHER, FEWER = 8, 4
+TOGETHER, FEWER, ALIAS = 8, 4, 4096
 """Rows that are added at a time: for each of their vectors an eighth of a vector of results is loaded and stored. Fewer where a
-cache line is two vectors, which are added together."""
+cache line is two vectors, which are added together, and in a cache where rows begin a multiple of so many bytes apart: lines of
+eight rows would share a set of the first-level one."""
 
 
 MAX_TOGETHER = 8
 """The most rows of a tile of few columns."""
 
 
+def rows_together(n: int, element: str, between: int | None, fetches: bool) -> int:
+    """Return how many rows are added at a time. between: elements from a row to the next, if that is known."""
+    size = memory_size_of(element)
+    alias = not fetches and between is not None and between * size % ALIAS == 0
+    return FEWER if alias or n * size < CACHE_LINE else TOGETHER
+
+
 @dataclass(frozen=True, slots=True)
 class SingleRow:
     """The function that computes C[j] (+)= A[k] · B[k, j] in vectors of n elements. `acs`, `ldb`: distances in elements.
 
-    B's columns lie side by side. C may be written up to the end of the last vector.
+    B's columns lie side by side. C may be written up to the end of the last vector. fetches: whether B comes from memory, and
+    not from a cache. together: the rows that are added at a time.
     """
 
     element: str
     n: int
+    fetches: bool
+    together: int
 
     @property
     def name(self) -> str:
-        return f"jn_row_{self.element}_{self.n}"
+        return f"jn_row_{self.element}_{self.n}x{self.together}{'_fetched' * self.fetches}"
 
     @property
     def line(self) -> int:
@@ -65,10 +77,9 @@ class SingleRow:
             f.store(zero(type_), f.gep(c, state.index, self.element), size)
         f.branch(go)
         f.start(go)
-        together = TOGETHER if self.line == 1 else FEWER
-        bulk = f.binary("and", k, i64(-together))
-        with f.loop(0, bulk, together) as state:
-            self._rows(f, state.index, together)
+        bulk = f.binary("and", k, i64(-self.together))
+        with f.loop(0, bulk, self.together) as state:
+            self._rows(f, state.index, self.together)
         with f.loop(bulk, k, 1) as state:
             self._rows(f, state.index, 1)
         f.ret()
@@ -90,7 +101,7 @@ class SingleRow:
             totals = [f.load(type_, result, size) for result in results]
             for factor, row in zip(factors, rows, strict=True):
                 here = f.gep(row, column, self.element)
-                if mask is None:
+                if mask is None and self.fetches:
                     f.prefetch(f.gep(here, prefetch, self.element), locality=2)
                 for v in range(vectors):
                     there = f.gep(here, v * self.n, self.element)
