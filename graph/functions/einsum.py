@@ -241,9 +241,11 @@ def _combine(graph: Graph, first: _Term, second: _Term, kept: set[Label], precis
     if not over:
         labels = (*batch, *rows, *columns)
         return _Term(apply("mul", _spread(first, labels), _spread(second, labels)), labels)
+    if not columns and first.labels == (*batch, *over, *rows):  # a row times a matrix as it lies
+        first, second, rows, columns = second, first, columns, rows
     lead = tuple([first.extent(label) for label in batch])
-    left = _arranged(first, (*batch, *rows, *over), (*lead, _size(first, rows), _size(first, over)))
-    right = _arranged(second, (*batch, *over, *columns), (*lead, _size(second, over), _size(second, columns)))
+    left = _arranged(first, (batch, rows, over), (*lead, _size(first, rows), _size(first, over)))
+    right = _arranged(second, (batch, over, columns), (*lead, _size(second, over), _size(second, columns)))
     value = primitives.matmul(graph, left, right, precision, "einsum")
     shape = (*lead, *[first.extent(label) for label in rows], *[second.extent(label) for label in columns])
     return _Term(primitives.reshape(value, shape), (*batch, *rows, *columns))
@@ -253,16 +255,33 @@ def _size(term: _Term, labels: Sequence[Label]) -> Extent:
     return product(term.extent(label) for label in labels)
 
 
-def _arranged(term: _Term, labels: tuple[Label, ...], shape: tuple[Extent, ...]) -> Symbol:
-    order = tuple([term.labels.index(label) for label in labels])
-    return primitives.reshape(primitives.permute(term.value, order), shape)
+def _merges(term: _Term, groups: Sequence[Sequence[Label]]) -> bool:
+    """Whether the labels of each group are neighbours in the term, in that order."""
+    text = tuple(term.labels)
+    return all(tuple(group) == text[(at := text.index(group[0])) : at + len(group)] for group in groups if group)
+
+
+def _arranged(term: _Term, groups: Sequence[Sequence[Label]], shape: tuple[Extent, ...]) -> Symbol:
+    """Return the term's axes in the order of the groups: those of the first one apart, those of the others as one axis each.
+
+    Axes are merged before they are permuted where they can be, so that the elements stay where they are.
+    """
+    lead, *merged = groups
+    wanted = [(label,) for label in lead] + [tuple(group) for group in merged]
+    if not _merges(term, merged):
+        order = tuple([term.labels.index(label) for group in wanted for label in group])
+        return primitives.reshape(primitives.permute(term.value, order), shape)
+    present = sorted([group for group in wanted if group], key=lambda group: term.labels.index(group[0]))
+    flat = primitives.reshape(term.value, tuple([_size(term, group) for group in present]))
+    order = tuple([present.index(group) for group in wanted if group])
+    return primitives.reshape(primitives.permute(flat, order), shape)
 
 
 def _spread(term: _Term, labels: tuple[Label, ...]) -> Symbol:
     """Return the term's axes in the order of `labels`, with size 1 for those it lacks."""
     present = tuple([label for label in labels if label in term.labels])
     shape = tuple([term.extent(label) if label in present else 1 for label in labels])
-    return _arranged(term, present, shape)
+    return _arranged(term, (present,), shape)
 
 
 def _finish(term: _Term, output: tuple[Label, ...], like: Symbol) -> Symbol:

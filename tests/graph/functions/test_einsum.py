@@ -129,3 +129,15 @@ def test_more_letters_than_axes_say_how_many_are_expected() -> None:
     graph = jn.Graph("g", inputs=[jn.TensorType(jn.float32, (), "x")])
     with pytest.raises(jn.UserError, match=r"labels more than the 0 axes(.|\n)*expected: an axis for each letter"):
         jn.einsum("...ii->...i", *graph.inputs)
+
+
+@pytest.mark.parametrize("equation", ["ijk,i->jk", "ijkl,ij->kl", "ijk,il->jkl", "ijk,jk->i", "i,ijk->jk", "bijk,bi->bjk"])
+def test_operands_are_multiplied_as_they_lie(equation: str) -> None:
+    terms = equation.split("->")[0].split(",")
+    sizes = dict(zip("bijkl", (3, 40, 50, 60, 7), strict=True))
+    arrays = [np.random.default_rng(1).standard_normal([sizes[label] for label in term]) for term in terms]
+    graph = jn.Graph("g", [jn.TensorType("float64", array.shape, f"x{n}") for n, array in enumerate(arrays)])
+    graph.output(jn.einsum(equation, *graph.inputs))
+    model = jn.compile(graph, device="cpu")
+    np.testing.assert_allclose(model(*arrays), np.einsum(equation, *arrays), rtol=1e-10, atol=1e-10)
+    assert not any(kernel.name.startswith("map") for kernel in model.kernels)  # none copies
