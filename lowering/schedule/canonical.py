@@ -3,7 +3,7 @@ axes, and orders the axes.
 
 Two axes merge when every value varies along both or neither and every address steps over them as over one
 (the outer coefficient is the inner one times the inner extent): an elementwise op on contiguous 4-D arrays
-becomes one loop.
+becomes one loop. Then axes are reversed along which something is read backwards.
 """
 
 from __future__ import annotations
@@ -43,14 +43,17 @@ class AxisTable:
         self.depth = group.depth
         self.live = _live(entries, stores)
         self.coefficients: list[dict[int, Extent]] = []
+        self.offsets: list[Extent] = []
         self.position: dict[int, int] = {}  # entry -> its expression
         for number in self.live:
             at = entries[number].at
             if at is not None:
                 self.position[number] = len(self.coefficients)
                 self.coefficients.append(dict(at[1]))
+                self.offsets.append(at[0])
         self.store_position = len(self.coefficients)
         self.coefficients.extend(dict(store.at[1]) for store in stores)
+        self.offsets.extend(store.at[0] for store in stores)
         self.masks = {number: entries[number].axes for number in self.live}
         self.overs: dict[int, list[int]] = {}
         for number in self.live:
@@ -168,6 +171,21 @@ class AxisTable:
                     return False
         return True
 
+    def reverse(self) -> None:
+        """Reverses axes along which something is read backwards, element by element, and stored further apart: it is read
+        forwards then, and transposed like anything else. A copy has kernels of its own for this."""
+        loads = [self.position[number] for number in self.live if self.entries[number].op == "load"]
+        if self.overs or self.roles or len(self.live) == 1:
+            return
+        for axis, extent in self.extents.items():
+            steps = {step for position in loads if (step := self.coefficients[position].get(axis)) is not None}
+            stored = [terms.get(axis, 0) for terms in self.coefficients[self.store_position :]]
+            if -1 in steps and 1 not in steps and all(type(step) is int and abs(step) > 1 for step in stored):
+                for position, terms in enumerate(self.coefficients):
+                    if axis in terms:
+                        self.offsets[position] = self.offsets[position] + terms[axis] * (extent - 1)
+                        terms[axis] = -terms[axis]
+
     def order(self) -> tuple[list[int], set[int]]:
         """Returns all axes in their final order (parallel before reduction axes) and the set of the parallel
         ones."""
@@ -243,6 +261,7 @@ def finish(
     table = AxisTable(entries, stores, group)
     table.drop_units()
     table.merge()
+    table.reverse()
     order, parallel = table.order()
     number_of = {axis: position for position, axis in enumerate(order)}
     names = _names(table, order, parallel, group)
@@ -266,7 +285,7 @@ def finish(
         if entry.at is not None:
             if entry.op == "load":
                 attrs["buffer"] = buffer_of(attrs["buffer"])
-            attrs["at"] = affine(entry.at[0], table.coefficients[table.position[number]])
+            attrs["at"] = affine(table.offsets[table.position[number]], table.coefficients[table.position[number]])
         over = table.overs.get(number)
         if over is not None:
             if entry.op == "reduce":
@@ -297,7 +316,7 @@ def finish(
             Store(
                 number_of_value[store.value],
                 store.target if isinstance(store.target, Buffer) else buffer_of(store.target),
-                affine(store.at[0], table.coefficients[table.store_position + position]),
+                affine(table.offsets[table.store_position + position], table.coefficients[table.store_position + position]),
                 (store.line,),
             )
             for position, store in enumerate(stores)

@@ -8,6 +8,7 @@ more bytes than the last-level cache holds.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from math import prod
 
@@ -186,10 +187,14 @@ def _share(nest: Nest) -> int:
 
 def _least_streaming(nest: Nest, copied: TransposedCopy, limits: HostLimits) -> int:
     """Returns the traffic from which on transposed copies bypass the caches: if every line of the result is read before it is
-    written, they take more than twice as long. Where few columns are taken apart, a part of a line of each is written in turn,
-    which takes up to five times as long past the caches where these hold the result."""
-    takes_apart = is_whole(nest.axes[copied.partner].extent, TAKEN_APART) and copied.together == 1
-    return limits.l3_bytes * 3 // 4 if takes_apart else limits.l3_bytes // 8
+    written, they take more than twice as long. Lines that columns of the result share are written in two parts, which takes up
+    to three times as long past the caches where these hold the result, and always as long if parts begin anywhere. Where few
+    columns are taken apart, a part of a line of each is written in turn, which takes up to five times as long."""
+    if is_whole(nest.axes[copied.partner].extent, TAKEN_APART) and copied.together == 1:
+        return limits.l3_bytes * 3 // 4
+    between = nest.stores[0].at.coefficient(copied.partner)
+    start = between * nest.body[0].dtype.itemsize % CACHE_LINE if type(between) is int else 1
+    return limits.l3_bytes // 2 if start == 0 else limits.l3_bytes * 5 // 4 if start % 16 == 0 else sys.maxsize
 
 
 def _transposed_copy_blocks(nest: Nest, copied: TransposedCopy, limits: HostLimits) -> tuple[tuple[int, int], ...]:
