@@ -1,4 +1,8 @@
-"""Scans of one line of integers, whose order does not show: a vector by itself in log2 n steps, then with all before it."""
+"""Scans of one line, in vectors.
+
+The order of integers does not show: a vector is scanned by itself in log2 n steps, then with all before it. Sums and products of
+floats are chains in the order of the elements, each of which waits for one operation; vectors are loaded and stored beside it.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from ..nodes import Map, Node, Pointers, Splat, Stored
 from .combine import Combine
 
 _INTEGERS = ("i64", "i32", "i16", "i8")
+_CHAINS = ("arith.addf", "arith.mulf")
 _FEWEST = 4
 """Lanes from which on a vector takes less time than its elements one by one."""
 
@@ -24,6 +29,14 @@ def exact_neutral(combine: Combine, operands: Sequence[Node]) -> int | None:
         return None
     neutral = identity(combine.kind, operands[0].elem)
     return neutral if isinstance(neutral, int) else None
+
+
+def _chain_neutral(combine: Combine, operands: Sequence[Node]) -> float | None:
+    """Returns the neutral element of a sum or product of float32 or float64; None for other scans."""
+    if combine.kind not in _CHAINS or len(operands) != 1 or operands[0].elem not in ("f32", "f64"):
+        return None
+    neutral = identity(combine.kind, operands[0].elem)
+    return None if neutral is None else float(neutral)
 
 
 def scan_in_vectors(nests: LoopNests, operand: Node, axis: int, outer: Sequence[Coordinate | None], combine: Combine,
@@ -52,14 +65,23 @@ def _step(nests: LoopNests, combine: Combine, value: V, neutral: V, before: V) -
     return so_far, following
 
 
+def _chained(nests: LoopNests, combine: Combine, value: V, before: V) -> tuple[V, V]:
+    """Returns the scan of a vector in the order of its lanes, after the number before it, and its last result."""
+    ev, f, so_far = nests.ev, nests.ev.f, value
+    for lane in range(lanes(value.type)):
+        (before,) = combine.emit(ev, [before], [f.extract(value, lane)])
+        so_far = f.insert(so_far, before, lane)
+    return so_far, before
+
+
 class LineScan:
     """An inclusive scan of a line, from its first element on, that is written where a store wants it.
 
     start: what the first element is combined with, or None. end: the last result, once the scan has been emitted.
     """
 
-    def __init__(self, nests: LoopNests, operand: Node, combine: Combine, neutral: int) -> None:
-        self.nests, self.operand, self.combine = nests, operand, combine
+    def __init__(self, nests: LoopNests, operand: Node, combine: Combine, neutral: float) -> None:
+        self.nests, self.operand, self.combine, self.is_chain = nests, operand, combine, isinstance(neutral, float)
         self.shape, self.elem, self.neutral = operand.shape, operand.elem, constant(neutral, operand.elem)
         self.lanes = nests.ev.lanes_for(operand.elem)
         self.start: Node | None = None
@@ -68,8 +90,10 @@ class LineScan:
 
     @staticmethod
     def of(nests: LoopNests, operands: Sequence[Node], combine: Combine, reverse: bool) -> LineScan | None:
-        """Returns the scan of a block by a region; None where it is no line of integers that vectors divide."""
-        neutral = exact_neutral(combine, operands)
+        """Returns the scan of a block by a region; None where it is no line that vectors divide."""
+        neutral: float | None = exact_neutral(combine, operands)
+        if neutral is None:
+            neutral = _chain_neutral(combine, operands)
         if neutral is None or reverse or len(operands[0].shape) != 1:
             return None
         n = nests.ev.lanes_for(operands[0].elem)
@@ -100,7 +124,10 @@ class LineScan:
             value = f.splat(ev.at(operand, (here,), mask), n)
             if mask is not None:
                 value = f.select(mask, value, neutral)
-            so_far, following = _step(self.nests, self.combine, value, neutral, state[0])
+            if self.is_chain:
+                so_far, following = _chained(self.nests, self.combine, value, state[0])
+            else:
+                so_far, following = _step(self.nests, self.combine, value, neutral, state[0])
             data, pointer = to_memory(f, so_far, pointers.pointee), ev.pointer_at(pointers, (here,), 0)
             if mask is not None:
                 store_lanes(f, data, pointer, mask, size)
@@ -108,8 +135,8 @@ class LineScan:
                 f.store(data, pointer, n * size if streaming else size, nontemporal=streaming)
             return [following]
 
-        copies = vector_loop(ev, self.shape[0], bounds, 0, n, 1, body, [f.splat(first, n)])
-        self.end = f.extract(copies[0][0], 0)
+        copies = vector_loop(ev, self.shape[0], bounds, 0, n, 1, body, [first if self.is_chain else f.splat(first, n)])
+        self.end = copies[0][0] if self.is_chain else f.extract(copies[0][0], 0)
         return True
 
     def _inside(self) -> tuple[Node, Sequence[Bound]]:

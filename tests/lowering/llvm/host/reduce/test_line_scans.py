@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import joinery as jn
 import numpy as np
@@ -60,3 +61,41 @@ def test_lines_that_begin_anywhere_and_what_lies_beside_them() -> None:
 def test_lines_that_go_past_the_caches() -> None:
     x = np.random.default_rng(0).integers(-100, 100, 6_000_001)
     np.testing.assert_array_equal(run(x, lambda x: jn.cumsum(x, axis=0), (6_000_001,)), np.cumsum(x))
+
+
+def chain(x: np.ndarray, combine: Callable[[Any, Any], Any]) -> np.ndarray:
+    """The results of combining numbers one after the other, in their dtype."""
+    found, so_far = np.empty_like(x), None
+    for place, number in enumerate(x):
+        so_far = number if so_far is None else combine(so_far, number)
+        found[place] = so_far
+    return found
+
+
+@pytest.mark.parametrize("target", [None, "x86-64-v3"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [1, 7, 16, 100, 2047, 2048, 2049, 16384, 20011])
+def test_products_of_floats_are_chains(size: int, dtype: str, target: str | None) -> None:
+    """To the bit; prefixes that stay finite do, whatever the products of parts would be."""
+    rng = np.random.default_rng(size)
+    x = np.exp(rng.uniform(-1, 1, size) * (30 if dtype == "float32" else 300)).astype(dtype)
+    x *= rng.choice([-1, 1], size).astype(dtype)
+    x[1::2] = (1 / x[: x[1::2].size * 2 : 2]).astype(dtype) * 1.001
+    if size > 3000:
+        x[2500], x[2700:2703] = -0.0, [np.inf, 1, -1]
+    for shape in ((size,), ("n",)):
+        graph = jn.Graph("g", [jn.TensorType(dtype, shape, "x")])
+        product, of_computed = jn.cumprod(graph.inputs[0], 0), jn.cumprod(graph.inputs[0] * -1.0, 0)
+        graph.output(product, of_computed)
+        found, other = jn.compile(graph, device="cpu", target=target)(x)
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(found.view(f"u{x.itemsize}"), chain(x, np.multiply).view(f"u{x.itemsize}"))
+            np.testing.assert_array_equal(other, chain(x * -1, np.multiply))
+
+
+def test_a_sum_of_negative_zeros_is_one() -> None:
+    x = np.full(64, -0.0, np.float32)
+    graph = jn.Graph("g", [jn.TensorType("float32", (64,), "x")])
+    graph.output(jn.cumsum(graph.inputs[0], 0))
+    found = jn.compile(graph, device="cpu")(x)
+    assert np.signbit(found).all() == np.signbit(np.cumsum(x)).all()
