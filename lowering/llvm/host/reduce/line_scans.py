@@ -1,7 +1,8 @@
 """Scans of one line, in vectors.
 
 The order of integers does not show: a vector is scanned by itself in log2 n steps, then with all before it. Sums and products
-of floats are chains in the order of the elements, each of which waits for one operation; vectors are loaded and stored beside it.
+of floats are chains in the order of the elements, each of which waits for one operation; vectors are loaded and stored beside
+it.
 """
 
 from __future__ import annotations
