@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ....target import CACHE_LINE
 from ...elementwise import memory_size, to_memory
 from ...ir import Function
 from ...masks.accesses import store_lanes
@@ -153,6 +154,8 @@ class Interleaved:
         coordinate = here[self.along]
         assert coordinate is not None
         n, count, align = coordinate.lanes, len(columns), alignment_of(self.pointers)
+        if n == CACHE_LINE and element(columns[0].type) == "i8":  # LLVM 22 does not end for sums that a shuffle repeats
+            columns = [f.hidden(column) for column in columns]
         vectors = side_by_side(f, columns)
         start = ev.pointer_at(self.pointers, here, self.along)
         first = s.mul(s.add(coordinate.at, s.constant(coordinate.offset)), s.constant(count))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import joinery as jn
@@ -108,3 +109,22 @@ def test_texts_write_their_rows_and_nothing_beside_them(step: int) -> None:
         for row in range(rows):
             expected[row * step : row * step + 3] = x[row : row + 300 : 100][:3]
         np.testing.assert_array_equal(y, expected, f"{rows} rows")
+
+
+REPEATED: dict[str, Callable[[Any, Any], Any]] = {
+    "sums": lambda x, same: (lambda both: both + both)(jn.concat([x, same], 1)),
+    "shifts": lambda x, same: jn.concat([x, same], 1) << 1,
+    "three": lambda x, same: (lambda all_of: all_of + all_of)(jn.concat([x, same, same], 1)),
+    "beside themselves": lambda x, same: (lambda both: both ^ (both + both))(jn.concat([x, same], 1)),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_equal_columns_of_bytes_that_are_added(name: str) -> None:
+    """LLVM 22 did not end for sums of 64 bytes that a shuffle repeats."""
+    x = np.random.default_rng(0).integers(0, 128, (130, 1)).astype(np.uint8)
+    graph = jn.Graph("g", [jn.TensorType("uint8", x.shape, "x")])
+    graph.output(REPEATED[name](graph.inputs[0], jn.flip(graph.inputs[0], 1)))
+    both = np.repeat(x, 3 if name == "three" else 2, 1)
+    expected = {"shifts": both << 1, "beside themselves": both ^ (both + both)}.get(name, both + both)
+    np.testing.assert_array_equal(jn.compile(graph, device="cpu", cache=False)(x), expected)
