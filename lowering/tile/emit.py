@@ -69,9 +69,9 @@ class Kernel:
             skips_masked_keys: whether attention leaves out blocks of keys that its mask excludes.
         """
         self.nest = nest
-        self.streaming = streaming
-        self.use_descriptors = use_descriptors
-        self.table_elements, self.skips_masked_keys = table_elements, skips_masked_keys
+        is_product = nest.template in ("contract", "attention")
+        self.streaming, self.loaded = streaming and not is_product, "cs" if streaming and is_product else None
+        self.use_descriptors, self.table_elements, self.skips_masked_keys = use_descriptors, table_elements, skips_masked_keys
         self.descriptors: dict[DescriptorAccess, SSAValue] = {}
         self._sides = {operand for v in nest.body if v.op == "contract" for operand in v.operands}
         self.buffers = pointer_buffers(nest)
@@ -548,7 +548,7 @@ class Frame:
         dtype: DType = value.dtype
         fill = attrs.get("fill", 0)
         other = None if mask is None else b.const(fill, memory_type(dtype), shape(order))
-        loaded = scalar.from_memory(b, b.load(pointers, mask, other), dtype)
+        loaded = scalar.from_memory(b, b.load(pointers, mask, other, self.kernel.loaded), dtype)
         if order != dims:
             loaded = b.trans(loaded, [order.index(dim) for dim in dims])
         return Block(loaded, dims, register_type(dtype), zero_outside=not fill)

@@ -24,7 +24,7 @@ class Schedule:
             product's m is one of all its rows (`Product.rows`).
         packed_b: columns per panel when the second operand of a product is stored in panels ("panels:<n>"),
             else 0.
-        streaming: whether stores bypass the caches, and what one row is multiplied with is fetched ahead.
+        streaming: whether stores bypass the caches; of products with one row, whether what it is multiplied with is fetched.
         group: for a contract nest, the number of row blocks that pass over all column blocks together (0: all of
             them). Any number is legal.
         warps: how many warps of a GPU run one program; a power of two. Hosts ignore it.

@@ -98,9 +98,9 @@ class KernelContext(Values):
         pending = isinstance(node, Load) and self.ordering is not None and self.ordering.is_pending(node)
         return id(node) not in self.ev.replacement and not pending
 
-    def goes_past_caches(self, store: Operation) -> bool:
-        """Whether the store, or all stores of the launch, are to bypass the caches."""
-        return attributes(store).get("cachePolicy") == "cs" if self.launch is None else self.launch.streaming
+    def goes_past_caches(self, access: Operation) -> bool:
+        """Whether a load or store, or all those of the launch, are of more than the caches hold: stores are to bypass them."""
+        return attributes(access).get("cachePolicy") == "cs" if self.launch is None else self.launch.streaming
 
     def leave_if_stopped(self) -> None:
         """Leaves the function if the launch has been stopped; every program and every iteration of a loop begins with this."""

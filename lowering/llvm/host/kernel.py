@@ -78,6 +78,7 @@ def _lowered(
         groups = alias_groups(function) if launch is None else launch.groups
         k.ordering = Ordering(k, AliasAnalysis(function, dict(groups)))
     k.nests.streaming = any(op.name == "tt.store" and k.goes_past_caches(op) for op in k.operations())
+    k.dots.fetches = any(op.name == "tt.load" and k.goes_past_caches(op) for op in k.operations())
     k.nests.rows_apart = sum(emits_nest(op) and op.name != "tt.return" for op in k.operations()) > 1
     _load_arguments(k, function)
     with f.loop(f.params[1], f.params[2], 1, _first_position(k)) as state, k.ev.scope():

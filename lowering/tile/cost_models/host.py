@@ -153,7 +153,7 @@ def _default(nest: Nest, limits: HostLimits, panel: int | None) -> Schedule:
     copied = transposed_copy(nest) if template == "map" else None
     least = limits.l3_bytes if copied is None else _least_streaming(nest, copied, limits)
     streaming = template in ("map", "row", "scan") and type(traffic) is int and traffic > least
-    if template == "contract" and has_one_row(nest):
+    if template in ("contract", "attention") and has_one_row(nest):
         streaming = type(traffic) is not int or 2 * traffic > limits.l3_bytes
     group = _row_group(nest, dict(blocks), limits) if template == "contract" else 0
     lanes = False

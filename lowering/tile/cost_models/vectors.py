@@ -38,9 +38,10 @@ def whole_row(nest: Nest, product: Product, l1_bytes: int, l2_bytes: int, is_eno
 
 
 def has_one_row(nest: Nest) -> bool:
-    """Returns whether a nest is the product of one row with a matrix that is read as it lies."""
-    product, *others = products(nest)
-    return not others and rows_extent(nest, product) == 1 and is_read_in_rows(nest, product)
+    """Returns whether a nest multiplies one row with a matrix that is read as it lies, which may be the values that one query
+    of an attention weighs."""
+    made = products(nest)
+    return all(rows_extent(nest, product) == 1 for product in made) and is_read_in_rows(nest, made[-1])
 
 
 def is_read_in_rows(nest: Nest, product: Product) -> bool:

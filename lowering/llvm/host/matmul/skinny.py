@@ -27,6 +27,8 @@ cache line is two vectors, which are added together, and in a cache where rows b
 eight rows would share a set of the first-level one."""
 
 
+SHORT_ROW = 1024
+"""Bytes of rows of which eight that lie together are fetched ahead in a cache, too."""
 MAX_TOGETHER = 8
 """The most rows of a tile of few columns."""
 

@@ -7,6 +7,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.lowering.llvm.compile import host_target
 
 SIZES = [(0, 300), (1, 500), (7, 257), (8, 64), (9, 65), (16, 300), (17, 1023), (100, 1024), (33, 1025), (513, 700),
          (1030, 2500)]  # fmt: skip
@@ -61,3 +62,29 @@ def test_rows_of_a_larger_matrix() -> None:
     graph.output(jn.permute(graph.inputs[0][:, 3:4], (1, 0)) @ graph.inputs[1][:, 5:1337])
     found = jn.compile(graph, "cpu", cache=False)(x, w)
     np.testing.assert_allclose(found, x[:, 3:4].T @ w[:, 5:1337], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(not host_target().has("avx512f"), reason="the figures are those of registers of 64 bytes")
+@pytest.mark.parametrize(("depth", "columns", "fetches", "rows"), [
+    (600, 700, False, 8), (600, 1024, False, 4), (2000, 200, True, 8), (4096, 4096, True, 8), ("k", "n", True, 8),
+])  # fmt: skip
+def test_what_comes_from_memory_is_fetched_ahead(depth: Any, columns: Any, fetches: bool, rows: int) -> None:
+    """What a cache holds is not, but for short rows; nor are eight rows whose lines share a set read at a time from there."""
+    shapes = {"x": (1, depth), "w": (depth, columns)}
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, shape, name) for name, shape in shapes.items()])
+    graph.output(graph.inputs[0] @ graph.inputs[1])
+    text = "".join([kernel.llvm_ir for kernel in jn.compile(graph, "cpu", cache=False).kernels])
+    assert f"@jn_row_float_16x{rows}{'_fetched' * fetches}(" in text
+    assert ("nontemporal" in text) is False
+
+
+def test_values_that_one_query_weighs_are_fetched_ahead() -> None:
+    texts = []
+    for heads in (4, 64):
+        rows = {"q": 1, "k": 600, "v": 600}
+        graph = jn.Graph("g", [jn.TensorType(jn.float32, (heads, count, 512), name) for name, count in rows.items()])
+        q, k, v = graph.inputs
+        graph.output(jn.softmax(q @ k.permute((0, 2, 1)), -1) @ v)
+        model = jn.compile(graph, "cpu", cache=False)
+        texts.append("".join([kernel.llvm_ir for kernel in model.kernels]))
+    assert ["_fetched" in text for text in texts] == [False, True]
