@@ -21,6 +21,7 @@ from ..checks import Check
 from ..location import Location, user_location
 from ..protocols import GraphLike, SymbolLike
 from .history import mark, rewind
+from .keywords import explained, is_of_call
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -153,9 +154,11 @@ def perform(
         given = tuple([journal.kept(value) for value in arguments])
         journal.calls.append(Call(function, given, kept, result, start, location, stated))
         return result
-    except BaseException:
+    except BaseException as error:
         for each, before in marks:
             rewind(each, before)
+        if options and isinstance(error, TypeError) and is_of_call(error):
+            raise explained(error, function, options) from None
         raise
     finally:
         for each, _ in marks:

@@ -10,9 +10,10 @@ from ...promotion.errors import UserError
 from ...promotion.literals import check_literal, is_numpy_scalar, is_scalar, number_of
 from ..checks import ShapeError
 from ..construction import primitives
+from ..construction.stated import require_at_most
 from ..dims.dim import Dim, Extent, at_most, maximum, minimum, product
 from ..errors import describing, mistake
-from ..graph import graph_of
+from ..graph import Graph, graph_of
 from ..ops.shape import normalize_axis, slice_length
 from ..protocols import TensorLike
 from ..symbol import Symbol
@@ -228,13 +229,16 @@ def pad(x: TensorLike, widths: Widths, mode: str = "constant", value: complex = 
     Args:
         widths: one (before, after) pair per axis, the same as a flat list, or one int for all sides; ints or
             dims >= 0.
-        mode: "constant" adds `value`, "edge" repeats the border, "reflect" mirrors without repeating the
-            border.
+        mode: as numpy.pad. "constant" adds `value`, "edge" repeats the border, "reflect" mirrors without repeating the
+            border and "symmetric" with it, "wrap" continues with the other end. "reflect" adds fewer elements than an axis
+            has; "symmetric" and "wrap" add any number.
         value: a number that fits the dtype of `x`.
     """
     symbol = symbol_of("pad", x)
     rank = len(symbol.shape)
     pairs = _pairs(symbol, widths, rank)
+    if mode not in _MODES:
+        raise mistake("pad", f"unknown mode {mode!r}", (symbol,), _QUOTED)
     if is_numpy_scalar(value):
         value = number_of(value)
     if not is_scalar(value):
@@ -247,7 +251,58 @@ def pad(x: TensorLike, widths: Widths, mode: str = "constant", value: complex = 
     high = tuple([_width(after, axis) for axis, (_, after) in enumerate(pairs)])
     if mode == "constant" and not any(isinstance(w, Dim) or w for w in (*low, *high)):
         return symbol
+    if mode in _PERIODIC:
+        return continued(symbol, list(zip(low, high, strict=True)), mode)
     return apply("pad", symbol, low=low, high=high, mode=mode, value=value)
+
+
+_PERIODIC = ("wrap", "symmetric")
+_MODES = ("constant", "edge", "reflect", *_PERIODIC)
+_QUOTED = ", ".join([f'"{mode}"' for mode in _MODES])
+
+
+def continued(x: Symbol, pairs: Sequence[tuple[Extent, Extent]], mode: str) -> Symbol:
+    """Pad each axis in turn with its own elements: again from the other end ("wrap"), or as a mirror that repeats the border
+    ("symmetric"). A launch checks that symbolic axes have elements, and that symbolic widths are 0 or more."""
+    for axis, (before, after) in enumerate(pairs):
+        if before == 0 and after == 0:
+            continue
+        extent = x.shape[axis]
+        for width in (before, after):
+            if isinstance(width, int) and width < 0:
+                problem = f"the pad width {width} on axis {axis} is negative"
+                raise mistake("pad", problem, (x,), "widths of 0 or more", "slice instead")
+            require_at_most(x.graph, 0, width, f"pad: the width {width} must not be negative")
+        if extent == 0:
+            problem = f"axis {axis} is empty, mode {mode!r} has nothing to repeat"
+            raise mistake("pad", problem, (x,), f"elements on axis {axis}", 'use mode="constant"')
+        some = f"pad: axis {axis} must not be empty in mode {mode!r}"
+        require_at_most(x.graph, minimum(before + after, 1), extent, some)
+        if isinstance(extent, int) and at_most(before, extent) and at_most(after, extent):
+            x = _joined_ends(x, before, after, axis, mode)
+        else:
+            x = apply("gather", x, _periodic(x.graph, extent, before, after, mode), axis=axis)
+    return x
+
+
+def _joined_ends(x: Symbol, before: Extent, after: Extent, axis: int, mode: str) -> Symbol:
+    extent = x.shape[axis]
+    first, last = _pieces(x, (after, extent - after), axis)[0], _pieces(x, (extent - before, before), axis)[1]
+    if mode == "symmetric":
+        first, last = _pieces(x, (before, extent - before), axis)[0], _pieces(x, (extent - after, after), axis)[1]
+        first, last = apply("flip", last, axes=(axis,)), apply("flip", first, axes=(axis,))
+    ends = ((last, before), (x, extent), (first, after))
+    return concat([piece for piece, width in ends if width != 0], axis)
+
+
+def _periodic(graph: Graph, extent: Extent, before: Extent, after: Extent, mode: str) -> Symbol:
+    """Return which elements of an axis lie at its positions from -before to extent + after: a period is the axis itself, or
+    the axis and its mirror image."""
+    counted = apply("sub", counting(graph, before + extent + after), before)
+    if mode == "wrap":
+        return apply("mod", counted, extent)
+    place = apply("mod", counted, extent * 2)
+    return apply("minimum", place, apply("sub", extent * 2 - 1, place))
 
 
 def cropped(

@@ -56,6 +56,7 @@ matrix_band_part: band_part       | scaled_dot_product_attention: attention |  g
 batch_normalization: batch_norm   | group_normalization: group_norm    | instance_normalization: instance_norm
 quantize_linear: quantize         | dequantize_linear: dequantize      | dynamic_quantize_linear: dynamic_quantize
 linalg_norm: norm                 | masked_select: where               | broadcast_in_dim: broadcast_to
+median: sort                       | quantile: sort                     | percentile: sort
 interpolate: resize               | upsample: resize                   | resize_bilinear: resize
 hanning: hann_window              | hamming: hamming_window            | blackman: blackman_window
 conv_transpose1d: conv_transpose  | conv_transpose2d: conv_transpose   | conv_transpose3d: conv_transpose

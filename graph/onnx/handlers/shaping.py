@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
 
-import numpy as np
-
 from ....promotion.dtype import int64
-from ...construction.stated import require_at_most
 from ...dims.dim import Dim, Extent, at_most, ceil_div, exact_quotient, lower_bound, maximum, minimum, product
 from ...functions.building import apply
 from ...functions.creation import full
@@ -314,7 +311,7 @@ def pad(node: Node) -> Result:
         removed = [(maximum(before * -1, 0), maximum(after * -1, 0)) for before, after in zip(low, high, strict=True)]
         x = without_ends(x, removed, checked=True)
         pairs = [(maximum(before, 0), maximum(after, 0)) for before, after in zip(low, high, strict=True)]
-        return _wrapped(node, x, pairs) if mode == "wrap" else padded(x, pairs, mode)
+        return padded(x, pairs, mode)
     x, pairs = cropped(x, low, high, checked=True)
     if not node.has(2):
         value = node.attr("value", 0)
@@ -326,23 +323,6 @@ def pad(node: Node) -> Result:
         return padded(x, pairs, value=number.item() if hasattr(number, "item") else float(number))
     inside = padded(full(x, x.shape, True), pairs, value=False)
     return apply("where", inside, padded(x, pairs, value=False if x.dtype.is_bool else 0), node[2].reshape(()))
-
-
-def _wrapped(node: Node, x: Symbol, pairs: list[tuple[Extent, Extent]]) -> Symbol:
-    for axis, (before, after) in enumerate(pairs):
-        extent = x.shape[axis]
-        if before == 0 and after == 0:
-            continue
-        if isinstance(before, int) and isinstance(after, int) and isinstance(extent, int):
-            node.require(extent > 0, "wrapped padding of no elements")
-            positions = node.constant(np.arange(-before, extent + after) % extent, int64)
-        else:
-            node.require(extent != 0, "wrapped padding of no elements")
-            require_at_most(node.graph, minimum(before + after, 1), extent, "an axis whose elements wrap around has some")
-            shifted = counting(node.graph, before + extent + after) - before
-            positions = shifted % extent
-        x = apply("gather", x, positions, axis=axis)
-    return x
 
 
 @handles("DepthToSpace")

@@ -137,3 +137,27 @@ def test_a_graph_is_no_context() -> None:
 def test_missing_arguments_are_reported_under_the_public_name(x: Any) -> None:
     with pytest.raises(TypeError, match=r"^sum\(\) got an unexpected keyword argument 'dim'"):
         jn.sum(x, dim=1)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda x: jn.sum(x, dim=1), r"^sum\(\) got an unexpected keyword argument 'dim'; did you mean axis\?$"),
+        (lambda x: jn.mean(x, 1, keep_dim=True), r"^mean\(\) got .* 'keep_dim'; did you mean keepdims\?$"),
+        (lambda x: jn.pad(x, 1, constant_values=2), r"^pad\(\) got .* 'constant_values'; did you mean value\?$"),
+        (lambda x: jn.transpose(x, 0, 1, conjugate=True), r"'conjugate'; its arguments are x, axis_1, axis_2$"),
+        (lambda x: jn.softmax(x, qqq=1), r"^softmax\(\) got .* 'qqq'; its arguments are x, axis$"),
+    ],
+)
+def test_unknown_keywords_are_answered_with_those_there_are(x: Any, build: Callable[[Any], Any], message: str) -> None:
+    before = len(x.graph.symbols)
+    with pytest.raises(TypeError, match=message):
+        build(x)
+    assert len(x.graph.symbols) == before
+
+
+def test_errors_of_other_calls_keep_their_text(x: Any) -> None:
+    with pytest.raises(TypeError, match=r"^pad\(\) missing 1 required positional argument: 'widths'$"):
+        jn.pad(x)
+    with pytest.raises(TypeError, match=r"^pad\(\) got multiple values for argument 'x'$"):
+        jn.pad(x, 1, x=x)

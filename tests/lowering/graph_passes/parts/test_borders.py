@@ -43,7 +43,7 @@ def count_concats(make: Callable[[Any], Any], shape: Any, dtype: str = "float32"
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "float64", "float16", "complex64", "bool"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [*MODES, "wrap", "symmetric"])
 @pytest.mark.parametrize(("shape", "widths"), CASES)
 def test_padding_is_numpys(
     shape: tuple[int, ...], widths: tuple[tuple[int, int], ...], mode: str, dtype: str, target: str | None
@@ -145,3 +145,17 @@ def test_parts_that_are_taken_out_again_are_not_stored() -> None:
 ])  # fmt: skip
 def test_which_padding_is_parts(make: Callable[[Any], Any], count: int) -> None:
     assert count_concats(make, (8, 30, 3)) == count
+
+
+@pytest.mark.parametrize("mode", ["wrap", "symmetric"])
+@pytest.mark.parametrize("widths", [((1, 1), (0, 0)), ((0, 30), (2, 0)), ((9, 8), (7, 40))])
+def test_symbolic_axes_continue_with_their_own_elements(widths: tuple[tuple[int, int], ...], mode: str) -> None:
+    graph = jn.Graph("g", [jn.TensorType("float32", ("n", "m"), "x")])
+    graph.output(jn.pad(graph.inputs[0], widths, mode))
+    compiled = jn.compile(graph, device="cpu")
+    for shape in ((1, 1), (2, 3), (33, 17), (1, 40)):
+        x = values(shape, "float32")
+        for found in (compiled(x), jn.evaluate(graph, x)):
+            np.testing.assert_array_equal(found, np.pad(x, widths, mode=mode))
+    with pytest.raises(jn.UserError, match=f"must not be empty in mode '{mode}'"):
+        compiled(np.ones((0, 0), np.float32))
