@@ -301,8 +301,8 @@ def _periodic(graph: Graph, extent: Extent, before: Extent, after: Extent, mode:
     counted = apply("sub", counting(graph, before + extent + after), before)
     if mode == "wrap":
         return apply("mod", counted, extent)
-    place = apply("mod", counted, extent * 2)
-    return apply("minimum", place, apply("sub", extent * 2 - 1, place))
+    position = apply("mod", counted, extent * 2)
+    return apply("minimum", position, apply("sub", extent * 2 - 1, position))
 
 
 def cropped(

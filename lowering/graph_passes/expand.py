@@ -5,10 +5,10 @@ There are two passes. The first copies the graph, replacing every composite by i
 reduction to few values by two shorter ones, those over stacks by operations on the pieces, products with few results and
 long sums, running sums of long rows and sums at few positions by those of parts, products of one row with converted weights
 or with one column by sums, rows of palettes by their columns, concatenations of a value with itself by views, products of
-int8 that were made int32 first by products of int8, whose sums are int32 anyway, and arctangents of ratios by their shorter
-form. The second gives equal symbols one node (hash-consing by op, operands, attributes and dtype), so that expansions share
-what they have in common, and drops what no output needs. Inputs, weights, checks, output names and the user's lines are
-kept.
+int8 that were made int32 first by products of int8, whose sums are int32 anyway, arctangents of ratios by their shorter form,
+and casts of one of several numbers by the choice of one that is cast. The second gives equal symbols one node (hash-consing by
+op, operands, attributes and dtype), so that expansions share what they have in common, and drops what no output needs. Inputs,
+weights, checks, output names and the user's lines are kept.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from .products.grouped_convolutions import is_narrow_in_groups, sum_over_planes
 from .products.inner_products import is_inner_product, sum_of_inner
 from .products.narrow_products import is_narrow, sum_of_products
 from .ratios import is_arctangent_of_ratio
+from .roundings import choice_of_casts, is_cast_of_choice
 from .sorted_lines import is_sorted_in_memory, is_sorted_whole, sorted_in_memory, sorted_whole
 from .tiles import is_tile, repeated
 from .transformed_lines import is_transform_of_lines, transformed_whole
@@ -81,7 +82,7 @@ def expand(graph: Graph, lines: WholeLines = NO_LINES) -> Graph:
 def _has_expansion(symbol: Symbol, lines: WholeLines) -> bool:
     if _is_composite(symbol) or counts_from_0_on(symbol) or _is_long_reduction(symbol) or is_tile(symbol):
         return True
-    if _is_widened_product(symbol) or is_arctangent_of_ratio(symbol):
+    if _is_widened_product(symbol) or is_arctangent_of_ratio(symbol) or is_cast_of_choice(symbol):
         return True
     if lines.tables and is_of_palette(symbol, dict(lines.tables)):
         return True
@@ -167,6 +168,8 @@ def _rewrite(
                 result = target.apply("matmul", tuple(map(_narrowed, operands)), symbol.attrs)
             elif is_arctangent_of_ratio(symbol):
                 result = target.apply("atan_ratio", (operands[0],), {})
+            elif is_cast_of_choice(symbol):
+                result = choice_of_casts(operands[0], symbol)
             else:
                 result = target.adopt(symbol, operands)
         if result.dtype is not symbol.dtype or result.shape != symbol.shape:
