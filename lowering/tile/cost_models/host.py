@@ -79,6 +79,9 @@ STREAMED_STEPS, STREAMED_PIECE = (32, 128), 1 << 15
 row: the sums of many columns leave the first-level cache, those of few are loaded and stored too often after few steps."""
 MAX_STREAMED_COLUMNS, MIN_STREAMED_COLUMNS = 4096, 128
 LARGE_PRODUCT_ROWS, SMALL_PRODUCT_ROWS, MIN_PRODUCT_ROWS = (256, 128), 64, 32
+COPIED_PANEL_ROWS = 512
+"""Rows of a block with short vectors, for which each narrow panel is copied first, if fewer rows of the left operand leave the
+second-level cache, too: 3 to 4 % less time than with 256."""
 TILES, MIN_TILES, MIN_TILES_DEPTH = 32, 8, 64
 """Tiles of a convolution in tiles, and the fewest channels: their sums and a panel of filters share the second-level cache."""
 MAX_SUMS = 1 << 18
@@ -461,6 +464,10 @@ def _product_rows(nest: Nest, product: Product, limits: HostLimits, columns: int
     if product.outer and _is_decoded(nest, product):
         return SMALL_PRODUCT_ROWS
     large = () if is_packed and _is_short(nest, product, limits) else LARGE_PRODUCT_ROWS
+    depth = nest.axes[product.k].extent
+    row_bytes = min(depth, LONG_DEPTH) * _operand_bytes(nest, product, limits) if type(depth) is int else 0
+    if not is_packed and limits.vector_bytes <= SHORT_VECTOR and LARGE_PRODUCT_ROWS[0] * row_bytes >= limits.l2_bytes:
+        large = (COPIED_PANEL_ROWS, *large)
     for rows in large:
         programs = _programs(nest, product, rows)
         if programs >= PROGRAMS_PER_THREAD * limits.threads and _is_even(_programs(nest, product, rows, columns)):
