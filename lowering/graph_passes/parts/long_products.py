@@ -18,9 +18,11 @@ ENOUGH = 16
 """Blocks of results and parts of sums together, up to which sums are divided."""
 BLOCK, COLUMN_BLOCK = 64, 16
 """Rows and columns of a block of results, and rows of one with a single column."""
-LONG_BLOCK, MAX_ROW = 1024, 2048
+LONG_BLOCK, MAX_ROW = 1024, 8192
 """Columns of a block of one row of results, and those up to which its sums are divided: a longer one is read in long pieces,
 which are enough work for threads."""
+MIN_PARTS_OF_ROW = 4
+"""Parts of the sums of one row that are work for threads, so that each reads whole rows of the matrix."""
 MIN_PART, MIN_PART_OF_ROW = 512, 128
 """Steps of a part: with fewer, adding the parts up is no small part of the work; fewer for one row, as whole rows of the matrix
 are then read, where threads would have a piece of each."""
@@ -54,7 +56,8 @@ def _parts(symbol: Symbol) -> int:
         return 1
     height, width = (1, LONG_BLOCK) if rows == 1 else (COLUMN_BLOCK if columns == 1 else BLOCK, BLOCK)
     blocks = -(-rows // height) * -(-columns // width)
-    most = min(ENOUGH // blocks, steps // (MIN_PART_OF_ROW if rows == 1 else MIN_PART))
+    enough = max(MIN_PARTS_OF_ROW, ENOUGH // blocks) if rows == 1 else ENOUGH // blocks
+    most = min(enough, steps // (MIN_PART_OF_ROW if rows == 1 else MIN_PART))
     whole = next((parts for parts in range(most, most // 2, -1) if steps % parts == 0), 1)
     return whole if whole > 1 or not all(map(is_cut_in_place, symbol.inputs)) else max(1, most)
 

@@ -122,7 +122,8 @@ def scanned_rows(nest: Nest, blocks: dict[int, int]) -> tuple[tuple[int, int], .
 def keeps_busy(extent: int, block: int, threads: int) -> bool:
     """Returns whether programs of so many columns are nearly as much work for each thread."""
     programs = -(-extent // block)
-    return -(-programs // threads) * block * threads * 7 <= extent * 8
+    longest = min(-(-programs // threads) * block, extent)  # lanes beyond the last column take no time
+    return longest * threads * 7 <= extent * 8
 
 
 __all__ = ["CHUNK", "column_blocks", "keeps_busy", "rows_in_order", "scanned_rows"]

@@ -34,7 +34,7 @@ from .operands import EVERYTHING, Operand, Operands, Wanted, cut, rows_of, share
 from .pairs import Pairs
 from .panels import FAR_BYTES, Panel, panel_vectors
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
-from .skinny import MAX_TOGETHER, SHORT_ROW, FewColumns, SingleRow, rows_together
+from .skinny import MAX_TOGETHER, FewColumns, SingleRow, fetches_rows, rows_together
 
 FEWEST_PACKED = 12
 """The rows of the left operand from which on panels are copied whose rows lie in the same pages."""
@@ -439,8 +439,8 @@ class Dots:
         if rows == 1 and is_integer(m, 1) and wide and element in ("float", "double"):
             row = [left.pointer, left.column, right.pointer, right.row, target.pointer, j, k]
             between = integer(right.row) if is_constant(right.row) else None
-            fetches = self.fetches or (between is not None and between * memory_size_of(element) <= SHORT_ROW)
-            function = SingleRow(element, n, fetches, rows_together(n, element, between, fetches))
+            facts = n, element, between, self.fetches
+            function = SingleRow(element, n, fetches_rows(*facts), rows_together(*facts))
             ev.f.call(ev.f.module.provide(function), "void", [*row, TRUE if accumulate else FALSE])
         else:
             panels.multiply(ev, factors, Region(m, j, k), accumulate)

@@ -2,8 +2,8 @@
 
 A single row times a matrix that lies row by row: a panel reads 64 columns of each row, a quarter of a KiB in every page, at
 half the rate of memory. Here eight rows are added at a time to all columns of the result, which stay in the first-level cache.
-The eight rows below are fetched into the second-level one, if the matrix is larger than half of the third-level one. Each
-result is the same chain of fused steps along k.
+With registers of 64 bytes the eight rows below are fetched into the second-level one, if the matrix is larger than half of the
+third-level one. Each result is the same chain of fused steps along k.
 
 Rows times few columns: a panel broadcasts every element of the rows for few products, and most lanes of those are wasted. Here
 lanes lie along k, and each vector of a row is multiplied with one of every column. The sums of all lanes are added up at the
@@ -22,8 +22,8 @@ from ...values import V, i64, vector, zero
 from ..loops.coordinates import memory_size_of
 
 TOGETHER, FEWER, ALIAS = 8, 4, 4096
-"""Rows that are added at a time: for each of their vectors an eighth of a vector of results is loaded and stored. Fewer where a
-cache line is two vectors, which are added together, and in a cache where rows begin a multiple of so many bytes apart: lines of
+"""Rows that are added at a time: for each of their vectors an eighth of a vector of results is loaded and stored. Fewer in a
+cache where a cache line is two vectors, which are added together, or rows begin a multiple of so many bytes apart: lines of
 eight rows would share a set of the first-level one."""
 
 
@@ -33,19 +33,26 @@ MAX_TOGETHER = 8
 """The most rows of a tile of few columns."""
 
 
-def rows_together(n: int, element: str, between: int | None, fetches: bool) -> int:
+def rows_together(n: int, element: str, between: int | None, from_memory: bool) -> int:
     """Return how many rows are added at a time. between: elements from a row to the next, if that is known."""
     size = memory_size_of(element)
-    alias = not fetches and between is not None and between * size % ALIAS == 0
-    return FEWER if alias or n * size < CACHE_LINE else TOGETHER
+    alias = between is not None and between * size % ALIAS == 0
+    return FEWER if not from_memory and (alias or n * size < CACHE_LINE) else TOGETHER
+
+
+def fetches_rows(n: int, element: str, between: int | None, from_memory: bool) -> bool:
+    """Return whether the rows below are fetched. Lines of two vectors stream from memory faster without, if rows are long."""
+    size = memory_size_of(element)
+    is_short = between is not None and between * size <= SHORT_ROW
+    return is_short or (from_memory and n * size >= CACHE_LINE)
 
 
 @dataclass(frozen=True, slots=True)
 class SingleRow:
     """The function that computes C[j] (+)= A[k] · B[k, j] in vectors of n elements. `acs`, `ldb`: distances in elements.
 
-    B's columns lie side by side. C may be written up to the end of the last vector. fetches: whether B comes from memory, and
-    not from a cache. together: the rows that are added at a time.
+    B's columns lie side by side. C may be written up to the end of the last vector. fetches: whether the rows below are fetched
+    ahead. together: the rows that are added at a time.
     """
 
     element: str
