@@ -64,20 +64,25 @@ def test_rows_of_a_larger_matrix() -> None:
     np.testing.assert_allclose(found, x[:, 3:4].T @ w[:, 5:1337], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.skipif(not host_target().has("avx512f"), reason="the figures are those of registers of 64 bytes")
-@pytest.mark.parametrize(("depth", "columns", "fetches", "rows"), [
-    (600, 700, False, 8), (600, 1024, False, 4), (2000, 200, True, 8), (4096, 4096, True, 8), ("k", "n", True, 8),
+@pytest.mark.parametrize(("depth", "columns", "long", "short"), [
+    (600, 700, "16x8", "8x4"), (600, 1024, "16x4", "8x4"), (2000, 200, "16x8_fetched", "8x4_fetched"),
+    (4096, 4096, "16x8_fetched", "8x8"), ("k", "n", "16x8_fetched", "8x8"),
 ])  # fmt: skip
-def test_what_comes_from_memory_is_fetched_ahead(depth: Any, columns: Any, fetches: bool, rows: int) -> None:
-    """What a cache holds is not, but for short rows; nor are eight rows whose lines share a set read at a time from there."""
+def test_what_comes_from_memory_is_fetched_ahead(depth: Any, columns: Any, long: str, short: str) -> None:
+    """What a cache holds is not, but for short rows; nor are eight rows whose lines share a set read at a time from there, or
+    lines of two vectors fetched."""
     shapes = {"x": (1, depth), "w": (depth, columns)}
     graph = jn.Graph("g", [jn.TensorType(jn.float32, shape, name) for name, shape in shapes.items()])
     graph.output(graph.inputs[0] @ graph.inputs[1])
-    text = "".join([kernel.llvm_ir for kernel in jn.compile(graph, "cpu", cache=False).kernels])
-    assert f"@jn_row_float_16x{rows}{'_fetched' * fetches}(" in text
-    assert ("nontemporal" in text) is False
+    targets = [("x86-64-v3", short)] if host_target().has("avx2") else []
+    targets += [("x86-64-v4", long)] if host_target().has("avx512f") else []
+    for target, function in targets:
+        text = "".join([kernel.llvm_ir for kernel in jn.compile(graph, "cpu", target=target, cache=False).kernels])
+        assert f"@jn_row_float_{function}(" in text
+        assert ("nontemporal" in text) is False
 
 
+@pytest.mark.skipif(not host_target().has("avx512f"), reason="only registers of 64 bytes gain from it")
 def test_values_that_one_query_weighs_are_fetched_ahead() -> None:
     texts = []
     for heads in (4, 64):
