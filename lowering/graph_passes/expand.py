@@ -25,7 +25,7 @@ from ...promotion.arrays import Array
 from ...promotion.dtype import int8, int32
 from ...promotion.errors import InternalError
 from .constant_values import holds_array
-from .parts.cuts import FROM_MEMORY, MAX_PARTS, MIN_LENGTH, MIN_PARTS, Slices, part_count
+from .parts.cuts import FEW_PARTS, FROM_MEMORY, MAX_PARTS, MIN_LENGTH, MIN_PARTS, Slices, part_count
 from .parts.long_positions import extreme_of_parts, is_long_extreme
 from .parts.long_products import is_long_product, sum_of_parts
 from .parts.long_scans import is_long_scan, scan_in_parts
@@ -60,6 +60,8 @@ LEADING_PARTS = 16
 SPLIT_COLUMNS, SPLIT_ROWS = 2048, 16384
 """So is one to fewer than `SPLIT_COLUMNS` values side by side in memory over `SPLIT_ROWS` or more each: a program sums a few of
 the columns, so that a GPU has few programs, and a CPU reads rows in pieces."""
+FAR_COLUMNS = 8192
+"""The same for rows that come from memory, of which a program reads whole ones."""
 
 
 def expand(graph: Graph, lines: WholeLines = NO_LINES) -> Graph:
@@ -273,9 +275,9 @@ def _is_long_reduction(symbol: Symbol) -> bool:
     kept = math.prod([extent for axis, extent in enumerate(sizes) if axis not in axes])
     if kept < SPLIT_KEPT:
         return reduced > SPLIT_REDUCED
-    is_far = kept * reduced * symbol.dtype.itemsize >= FROM_MEMORY  # fewer rows do then
-    least = MIN_PARTS * MIN_LENGTH if is_far else SPLIT_ROWS
-    return kept < SPLIT_COLUMNS and reduced >= least and len(sizes) - 1 not in axes
+    is_far = kept * reduced * symbol.dtype.itemsize >= FROM_MEMORY  # fewer rows do then, and longer ones
+    least, most = (FEW_PARTS * MIN_LENGTH, FAR_COLUMNS) if is_far else (SPLIT_ROWS, SPLIT_COLUMNS)
+    return kept < most and reduced >= least and len(sizes) - 1 not in axes
 
 
 def _in_two_stages(symbol: Symbol, x: Symbol, slices: Slices) -> Symbol:

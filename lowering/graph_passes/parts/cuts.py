@@ -11,6 +11,8 @@ SMALL = 1 << 20
 """Bytes of a copy that stays in the caches."""
 MIN_PARTS, MAX_PARTS, MIN_LENGTH = 64, 512, 64
 """The fewest and the most parts that rows are reduced in, and the fewest rows of each."""
+FEW_PARTS = 16
+"""The fewest parts of rows that are not enough for so many: each reads whole rows, and there are some for each thread."""
 FROM_MEMORY = 1 << 24
 """Bytes from which on rows come from memory, where programs that read them whole get more in a second."""
 
@@ -21,8 +23,9 @@ MAX_SLICED = 32
 
 def part_count(rows: int) -> int:
     """Returns the largest number of equal parts, or the largest that is allowed where none divides the rows."""
-    most = min(MAX_PARTS, max(MIN_PARTS, rows // MIN_LENGTH))
-    return next((parts for parts in range(most, MIN_PARTS - 1, -1) if rows % parts == 0), most)
+    most = min(MAX_PARTS, max(FEW_PARTS, rows // MIN_LENGTH))
+    least = MIN_PARTS if most >= MIN_PARTS else max(FEW_PARTS, most // 2)
+    return next((parts for parts in range(most, least - 1, -1) if rows % parts == 0), most)
 
 
 def is_cut_in_place(symbol: Symbol) -> bool:
