@@ -218,7 +218,7 @@ def test_long_reductions_to_few_values_get_partial_results(harness, shape, axes,
 
 
 def test_a_long_leading_reduction_is_split_unless_there_are_many_columns(harness):
-    for columns, expected in ((64, ["row", "row"]), (2048, ["row"])):
+    for columns, expected in ((64, ["row", "row"]), (2048, ["row", "row"]), (16384, ["row"])):
         graph = harness.graph((70000, columns))
         graph.output(harness.reduce("reduce_sum", graph.inputs[0], 0))
         assert templates(harness.plan(graph)) == expected
