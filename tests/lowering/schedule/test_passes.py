@@ -31,6 +31,11 @@ def standardised(x: Any) -> Any:
     return d / lib.sqrt(lib.mean(d * d, axis=0) + 1e-3)
 
 
+def narrow(x: Any) -> Any:
+    lib: Any = jn if isinstance(x, jn.Symbol) else np
+    return (x - lib.mean(x, axis=0)) / (jn.stdev(x, 0) if lib is jn else np.std(x, 0))
+
+
 CASES: dict[str, tuple[tuple[int, ...], tuple[Make, Make], list[str]]] = {
     "down columns": ((300, 130), centred(0), ["row", "map"]),
     "down two axes": ((20, 30, 70), centred((0, 1)), ["row", "map"]),
@@ -39,6 +44,9 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[Make, Make], list[str]]] = {
     "little work": ((300, 130), centred(0, lambda x: x + 1), ["row"]),
     "whole rows": ((130, 300), centred(1), ["row"]),
     "few rows": ((12, 3000), centred(0), ["row"]),
+    "narrow columns": ((6000, 50), centred(0, lambda x: x + 1), ["row", "map"]),
+    "narrow columns, three passes": ((7001, 40), (narrow, narrow), ["row", "map"]),
+    "narrow columns in a cache": ((2000, 50), centred(0, lambda x: x + 1), ["row"]),
     "channels": ((16, 8, 100), centred((0, 2)), ["row"]),
     "channels of many images": ((60, 20, 1000), centred((0, 2), lambda x: x + 1), ["row", "map"]),
 }
