@@ -45,7 +45,7 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[Make, Make], list[str]]] = {
     "whole rows": ((130, 300), centred(1), ["row"]),
     "few rows": ((12, 3000), centred(0), ["row"]),
     "narrow columns": ((6000, 50), centred(0, lambda x: x + 1), ["row", "map"]),
-    "narrow columns, three passes": ((7001, 40), (narrow, narrow), ["row", "map"]),
+    "narrow columns, three passes": ((7001, 40), (narrow, narrow), ["row", "row", "map"]),
     "narrow columns in a cache": ((2000, 50), centred(0, lambda x: x + 1), ["row"]),
     "channels": ((16, 8, 100), centred((0, 2)), ["row"]),
     "channels of many images": ((60, 20, 1000), centred((0, 2), lambda x: x + 1), ["row", "map"]),
