@@ -13,7 +13,7 @@ from ....target import CACHE_LINE
 from ...elementwise import memory_size, to_memory
 from ...ir import Function
 from ...masks.accesses import store_lanes
-from ...values import V, element, lanes
+from ...values import V, bits, element, lanes
 from ..evaluate import Evaluator
 from ..masks.lane_masks import only_first_lane
 from ..memory.gathers import are_few_apart
@@ -26,6 +26,8 @@ from .vector_loop import vector_loop
 MAX_COLUMNS = 32
 """The most elements of rows of which each lane has one, of columns of which each is computed otherwise: choosing between them
 takes twenty times as long as to store and load them again. Of others half as many, and fewer where these fill registers."""
+WIDE_LANES = 4
+"""Lanes of 64 bits of a register of two halves, between which elements move by instructions of their own."""
 _FEW_COLUMNS = {1: 7, 2: 3}
 """The most columns of elements of so many bytes that short vectors compute one by one though rows of operands are as short."""
 
@@ -182,6 +184,9 @@ def side_by_side(f: Function, columns: Sequence[V]) -> list[V]:
         return list(columns)
     if count % 2 == 0:
         even, odd = side_by_side(f, columns[::2]), side_by_side(f, columns[1::2])
+        if n == WIDE_LANES and bits(element(columns[0].type)) == 64:  # LLVM makes six instructions of two shuffles
+            mixed = [(f.shuffle(a, b, [0, 4, 2, 6]), f.shuffle(a, b, [1, 5, 3, 7])) for a, b in zip(even, odd, strict=True)]
+            return [f.shuffle(low, high, half) for low, high in mixed for half in ([0, 1, 4, 5], [2, 3, 6, 7])]
         halves = [[i // 2 + (n if i % 2 else 0) for i in range(start, start + n)] for start in (0, n)]
         return [f.shuffle(one, other, half) for one, other in zip(even, odd, strict=True) for half in halves]
     found: list[V] = []
