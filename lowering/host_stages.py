@@ -63,7 +63,7 @@ class HostBackend:
             return kernels[name].algorithm if name in kernels else None
 
         allowed = allowed_algorithms(options.numerics)
-        plan = with_symmetric_products(scheduled.plan)
+        plan = with_symmetric_products(scheduled.plan, self.target.has_short_vectors)
         plan = with_turned_operands(plan) if self.target.has_short_vectors else plan
         return LaidOut(scheduled.expanded, *store_in_panels(plan, algorithm, allowed, options.threads))
 

@@ -16,15 +16,19 @@ from ...tile.structure import products
 MIN_ROWS, MIN_STEPS = 128, 32
 """The fewest rows of a result of which a block lies above the diagonal, and the fewest steps that computing it takes as long as
 storing it transposed."""
+MIN_SHORT_ROWS = 17
+"""The fewest rows where vectors are short: a panel has 16 columns then, and so many rows and columns have the blocks of less
+than `MIN_ROWS` (`tile/cost_models/host.py`)."""
 
 
-def with_symmetric_products(plan: Plan) -> Plan:
+def with_symmetric_products(plan: Plan, has_short_vectors: bool) -> Plan:
     """Returns the plan with `symmetric` among the attributes of such contractions."""
-    nests = tuple([_marked(nest) for nest in plan.nests])
+    least = MIN_SHORT_ROWS if has_short_vectors else MIN_ROWS
+    nests = tuple([_marked(nest, least) for nest in plan.nests])
     return plan if all(new is old for new, old in zip(nests, plan.nests, strict=True)) else replace(plan, nests=nests)
 
 
-def _marked(nest: Nest) -> Nest:
+def _marked(nest: Nest, least: int) -> Nest:
     found = products(nest) if nest.template == "contract" else ()
     if len(found) != 1 or found[0].m is None or found[0].n is None or len(found[0].rows) != 1:
         return nest
@@ -32,7 +36,7 @@ def _marked(nest: Nest) -> Nest:
     assert product.m is not None
     assert product.n is not None
     extents = [nest.axes[axis].extent for axis in (product.m, product.n, product.k)]
-    if not _is_large(extents) or value.dtype not in (float32, float64) or "winograd" in value.attrs:
+    if not _is_large(extents, least) or value.dtype not in (float32, float64) or "winograd" in value.attrs:
         return nest
     left, right = (nest.body[operand] for operand in value.operands)
     if left.op != "load" or right.op != "load" or left.operands or right.operands or left.dtype is not right.dtype:
@@ -44,9 +48,9 @@ def _marked(nest: Nest) -> Nest:
     return replace(nest, body=tuple(body))
 
 
-def _is_large(extents: list[Extent]) -> bool:
+def _is_large(extents: list[Extent], least: int) -> bool:
     rows, columns, steps = extents
-    return type(rows) is int and rows == columns and rows >= MIN_ROWS and (type(steps) is not int or steps >= MIN_STEPS)
+    return type(rows) is int and rows == columns and rows >= least and (type(steps) is not int or steps >= MIN_STEPS)
 
 
 def _swapped(at: Affine, m: int, n: int) -> Affine:

@@ -45,6 +45,21 @@ def test_both_sides_are_there(rows: int, steps: int, dtype: str, side: str, thre
     assert np.array_equal(found, found.T)
 
 
+@pytest.mark.one_in(8)
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("rows", "steps"), [(17, 32), (31, 33), (48, 5003), (50, 700), (64, 2000), (100, 64), (127, 4001)])
+def test_small_results_of_short_vectors(rows: int, steps: int, dtype: str, side: str) -> None:
+    """Blocks of 16 rows and columns, also of parts of long sums."""
+    ours, theirs = SIDES[side]
+    x = numbers(*((rows, steps) if side == "rows" else (steps, rows)), dtype=dtype)
+    model = compiled([x.shape], ours, dtype, target="x86-64-v3")
+    found = model(x)
+    np.testing.assert_allclose(found, theirs(x.astype(np.float64)), rtol=1e-4, atol=5e-3 if dtype == "float32" else 1e-9)
+    assert halves(model)
+    assert np.array_equal(found, found.T)
+
+
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("numerics", ["strict", "fast", "reproducible"])
 def test_they_are_the_chains_of_the_whole_product(numerics: str) -> None:
@@ -106,7 +121,7 @@ def test_batches_constants_and_steps_that_runs_decide() -> None:
     [
         ([(200, 64), (200, 64)], lambda x, y: x @ jn.permute(y, (1, 0))),
         ([(200, 200)], lambda x: x @ x),
-        ([(100, 64)], lambda x: x @ jn.permute(x, (1, 0))),
+        ([(16, 64)], lambda x: x @ jn.permute(x, (1, 0))),
         ([(400, 64)], lambda x: x[:200] @ jn.permute(x[200:], (1, 0))),
         ([(2, 200, 64)], lambda x: x @ jn.permute(jn.flip(x, 0), (0, 2, 1))),
         ([(200, 64)], lambda x: x @ jn.permute(jn.flip(x, 1), (1, 0))),
