@@ -27,9 +27,9 @@ FAR = 8 << 20
 MIN_FACTORS = 8
 """Factors that are the same for many elements, as those of depthwise filters are, from which on what is computed of them is
 stored before it is reduced: a kernel that only stores it loads them once for several rows."""
-NARROW_ROW, MIN_NARROW = 8192, 1 << 20
-"""Bytes of rows up to which columns are narrow, and of all rows from which on they leave a cache from pass to pass: what is
-computed of sums of columns of 4 MB took 0.5 to 0.9 of the time in a kernel of its own, at 1 MB as long."""
+NARROW_ROW, MIN_NARROW = 8192, 1 << 17
+"""Bytes of rows up to which columns are narrow, and of all rows from which on a second kernel is worth its launch: what is
+computed of sums of columns takes 0.4 to 1.0 of the time in a kernel of its own."""
 APART = 4 << 20
 """Bytes of an operand from which on parts that lie far apart are written by a kernel of its own, in the order of memory."""
 
