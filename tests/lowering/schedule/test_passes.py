@@ -40,7 +40,7 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[Make, Make], list[str]]] = {
     "down columns": ((300, 130), centred(0), ["row", "map"]),
     "down two axes": ((20, 30, 70), centred((0, 1)), ["row", "map"]),
     "down the middle": ((5, 200, 70), centred(1), ["row", "map"]),
-    "three passes": ((300, 130), (standardised, standardised), ["row", "row"]),
+    "three passes": ((200, 130), (standardised, standardised), ["row", "row"]),
     "little work": ((200, 130), centred(0, lambda x: x + 1), ["row"]),
     "whole rows": ((130, 300), centred(1), ["row"]),
     "few rows": ((12, 3000), centred(0), ["row"]),
